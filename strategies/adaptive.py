@@ -274,7 +274,7 @@ class Adaptive(SteppedStrategy):
         self._figures: dict[str, Shown[float]] = {}
 
     def parameters(self) -> Mapping[str, messages.Scalar]:
-        """The clip norm in force, and how many judgements of a user count."""
+        """The current clip norm, and the number of a user's judgements that count."""
         return {"clip-norm": self.radius, **self.plan.node_config}
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
@@ -286,7 +286,7 @@ class Adaptive(SteppedStrategy):
         return {"sum": UserClip(self.radius).step, "within": COUNT_STEP}
 
     def node_noise(self) -> NodeNoise | None:
-        """On sum and count, if nodes add it."""
+        """The noise on sum and count, if nodes add it."""
         plan, clip = self.plan, UserClip(self.radius)
         noisy = {
             "sum": NoisySum(plan.noise_multiplier * clip.norm, clip.step, clip.norm),

@@ -71,12 +71,12 @@ class Participants:
 
     @classmethod
     def all(cls, registry: Registry) -> "Participants":
-        """Everybody is trained on."""
+        """Train on all users."""
         return cls(registry, registry.single, np.empty(0, dtype=np.int64))
 
 
 class Plan(Protocol):
-    """What a strategy samples, what that costs, and what nodes do; see ``strategies.sums``."""
+    """The sampling of a strategy, its cost, and its nodes' work; see ``strategies.sums``."""
 
     @property
     def sampler(self) -> Sampler:
@@ -96,7 +96,7 @@ class Plan(Protocol):
 
 @dataclass
 class _Asked:
-    """What was asked of each node this round: how many users' contributions its sum may hold.
+    """The requests of this round: the number of users whose contributions each node's sum may hold.
 
     ``first`` is the place in the cohort of the first of them, ``total`` the size of the cohort.
     """
@@ -267,7 +267,7 @@ class CohortStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """One message to each node that hosts sampled users; to all whose noise is needed."""
+        """One message to each node with sampled users; to all nodes if their noise is needed."""
         del config, grid  # all parameters come from the plan
         users_S = self.sample_cohort(server_round)
         everybody = self.node_noise() is not None
@@ -327,7 +327,7 @@ class CohortStrategy(Strategy):
             raise failed_node(why, simulated=True)
 
     def _move(self, round_: int, totals: Mapping[str, np.ndarray] | None) -> ArrayRecord:
-        """Release from the totals, or from none if everybody is left out, and move the model."""
+        """Release from the totals, or from none if all users are left out, and move the model."""
         if totals is None:
             totals = self._nothing()
         if not self.is_fresh_draw:
@@ -339,7 +339,7 @@ class CohortStrategy(Strategy):
         return messages.model_record(self.optimizer.theta_D)
 
     def _nothing(self) -> dict[str, np.ndarray]:
-        """The totals of nobody. With noise, where that of the nodes has not come with a sum."""
+        """The totals of no users; with the nodes' noise if it did not come with a sum."""
         shapes = self._expected(self._asked.total)
         if (noise := self.node_noise()) is not None:
             return noise.on_nothing(shapes)
@@ -415,7 +415,7 @@ class CohortStrategy(Strategy):
                 total += sums[name]
 
     def _expected(self, users: int) -> dict[str, tuple[int, ...]]:
-        """The shapes of what so many users make up."""
+        """The shapes of the sums of ``users`` users."""
         return {
             name: (users, *shape) if name in self.stacked else shape
             for name, shape in self.shapes().items()
@@ -424,7 +424,7 @@ class CohortStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """One message to each node that hosts held-out users."""
+        """One message to each node with held-out users."""
         del config, grid
         held_out = self.participants.held_out
         parameters: dict[str, messages.Scalar] = {"features": self.features}
@@ -521,7 +521,7 @@ class CohortStrategy(Strategy):
         return []
 
     def summary(self) -> None:
-        """Nothing to print: the run directory says it all."""
+        """Print nothing: the run directory has everything."""
 
     def start(
         self,
@@ -614,10 +614,10 @@ class CohortStrategy(Strategy):
         return self.masked and self.is_fresh_draw and deployed and round_ == self.interrupted
 
     def _lost_round(self, round_: int) -> ArrayRecord:
-        """A round under masks that a crash interrupted: everybody is left out of it.
+        """A round under masks that a crash interrupted: all users are left out of it.
 
-        Owners' agents answer it no second time, because the difference of two sums of one round
-        would be somebody's own.
+        Owners' agents do not answer it a second time, because the difference of two sums of one
+        round would reveal single users.
         """
         self._asked = _Asked()
         self.attendance.begin(0)
@@ -655,7 +655,7 @@ class SteppedStrategy(CohortStrategy):
         """
 
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
-        """One step with ``gradient``."""
+        """Take one step with ``gradient``."""
         gradient_D = self.gradient(round_, totals)
         cast(ServerOptimizer, self.optimizer).step(round_, gradient_D)
         return float(np.linalg.norm(gradient_D))

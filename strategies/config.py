@@ -104,14 +104,14 @@ class RunConfig(Settings):
         return self.from_run_config({**self.to_run_config(), **changes})
 
     def resolved(self, registered: int) -> "RunConfig":
-        """With what depends on how many users there are: delta, if it is n^-1.1, and the cohort, if
-        everybody takes part or none was given.
+        """The config with all that depends on the number of users: delta, if it is n^-1.1, and the
+        cohort, if all users take part or none was given.
 
         n is the nominal number of users, a public constant. (Charles et al. 2024, App. F, take the
         number of examples, which is private under most adjacencies.)
 
         Raises:
-            InputError: no cohort was given, and none follows that the users are enough for.
+            InputError: no cohort was given, and there are too few users for the default.
         """
         users = self.trained_on(registered)
         delta = self.delta or users**DELTA_EXPONENT
@@ -325,7 +325,7 @@ def _check_thumbs(config: RunConfig, strategy: Strategy) -> None:
 
 
 def _check_task(config: RunConfig, strategy: Strategy) -> None:
-    """Refuse what has no meaning for what is learnt."""
+    """Refuse settings that have no meaning for the task."""
     task = config.task
     if config.as_published and task != "sft":
         raise InputError("--as-published is about --task sft: which responses it learns from")

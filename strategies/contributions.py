@@ -158,7 +158,7 @@ def client_update(
 
 
 def shapes(dimension: int) -> dict[str, tuple[int, ...]]:
-    """Of one user's rows."""
+    """The shapes of one user's rows."""
     return {"stack": (dimension,), "present": ()}
 
 

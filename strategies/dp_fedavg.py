@@ -59,7 +59,7 @@ DEFAULT_LOCAL = LocalSteps(4, 1.0)
 
 
 def default_clip(local: LocalSteps) -> float:
-    """As tight a bound on each local step as ULS puts on its one."""
+    """The clip norm that bounds each local step as tightly as ULS bounds its one step."""
     return DEFAULT_CLIP * local.rate * local.steps
 
 

@@ -143,12 +143,14 @@ class ElsPlan(SumPlan):
 
     @property
     def gradients(self) -> float:
-        """In gradients of a user under ULS, each over so many judgements."""
+        """The compute in user gradients of ULS, each over the default number of judgements."""
         return self.rounds * self.batch / sums.DEFAULT_GROUP_SIZE
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Clip norm, how many judgements a user keeps, and how often each is in."""
+        """The config sent to nodes: the clip norm, the number of judgements that a user keeps, and
+        their sampling probability.
+        """
         return {
             "clip-norm": self.clip.norm,
             "group-size": self.group_size,
@@ -357,7 +359,7 @@ class GroupPlan(ElsPlan):
 
     @classmethod
     def for_epsilon(cls, epsilon: float, **plan: Any) -> Self:
-        """As for ELS; ValueError, naming the largest k that works, if the conversion diverges."""
+        """As for ELS; ValueError, with the largest k that works, if the conversion diverges."""
         check(cls(noise_multiplier=_ENORMOUS, **plan), epsilon)
         return super().for_epsilon(epsilon, **plan)
 

@@ -66,21 +66,21 @@ StepsName = Literal["decaying", "published"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """How a model is fitted to told labels; all of it is post-processing.
+    """The settings of a fit to randomized labels; all of it is post-processing.
 
     Attributes:
-        estimator: which one.
+        estimator: its name.
         model: of preferences, as in ``--model``.
         ball: B of ‖θ‖ ≤ B; 0: 30 over the root mean square of ‖x‖, so that a judgement's log-odds
             may be 30 at most, typically.
-        ridge: added curvature; 0: the mean of ‖x‖², so that a judgement's log-odds are about one
-            where labels say nothing. ``sgd`` has none.
-        weights: of judgements, by what their labels tell or all the same. The likelihood (``mle``)
-            weighs them by itself.
+        ridge: added curvature; 0: the mean of ‖x‖², so that a judgement's log-odds are about one if
+            labels have no information. ``sgd`` has none.
+        weights: of judgements, by the information in their labels or equal. The likelihood
+            (``mle``) weighs them by itself.
         sum_zero: only models with ⟨1, θ⟩ = 0.
         steps: of ``sgd``.
 
-    Raises ValueError for a bound that cannot be, or a model that the estimator cannot fit.
+    Raises ValueError for an invalid bound, or a model that the estimator cannot fit.
     """
 
     estimator: Estimator = "debiased"
@@ -151,15 +151,16 @@ class Told:
 
     @classmethod
     def joined(cls, parts: Sequence[Told]) -> Told:
-        """All of several, in order."""
+        """The labels of several, concatenated in order."""
         return cls(
             *(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls))
         )
 
     @property
     def contrast_N(self) -> np.ndarray:
-        """By how much the true response is likelier to be stated than any given other; of pairs
-        1/c(ε), of Zhou et al. 2025."""
+        """The probability of stating the true response less that of any given other; for pairs
+        1/c(ε), of Zhou et al. 2025.
+        """
         return 1.0 - self.flips_N - self.flips_N / (self.choices_N - 1)
 
     @property
@@ -175,7 +176,7 @@ class Told:
         )
 
     def judgements(self, items: PublicItems) -> Judgements:
-        """As judgements of nobody in particular, the stated response first."""
+        """The labels as judgements of a single nominal user, with the stated response first."""
         rows, answers = self.rows_N.tolist(), self.answers_N.tolist()
         shown = [items.responses[row] for row in rows]
         return Judgements(
@@ -199,7 +200,7 @@ Solve = Callable[[Told], tuple[np.ndarray, list[str]]]
 
 @dataclass(frozen=True)
 class LocalLabelPlan:
-    """What is promised, and to how many users."""
+    """The promise to users, and their number."""
 
     promise: LabelPromise
     users: int
@@ -263,7 +264,7 @@ class LocalLabel(CohortStrategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask every node for its users' labels, charged first; nobody gets a model.
+        """Ask every node for its users' labels, charged first; no model is sent.
 
         Raises:
             BudgetExceeded: the ledger refuses.
@@ -354,7 +355,7 @@ def label_promise(config: Settings) -> LabelPromise:
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
-    """One round of randomized labels, and a fit to public items."""
+    """The strategy of one round of randomized labels, and a fit to public items."""
     config, participants = context.config, context.participants
     promise = label_promise(config)
     items = PublicItems.ask(

@@ -28,10 +28,10 @@ SIX = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
 
 @dataclass(frozen=True)
 class PlanQuery:
-    """What is known of a plan; None for what was not given.
+    """The given numbers of a plan; None for those not given.
 
-    ``hold_out`` is how users are held out, if they are; ``settings`` are the strategy's own.
-    ``own`` has what is given of ``settings.plan_options``.
+    ``hold_out`` is the random hold-out, if any; ``settings`` are the strategy's own. ``own`` has
+    the given values of ``settings.plan_options``.
     """
 
     strategy: str
@@ -49,7 +49,7 @@ class PlanQuery:
 
     @property
     def sampled(self) -> Sampled:
-        """Who is in a round and whose noise rounds share, of its settings."""
+        """Its settings of sampling and correlated noise."""
         return self.settings if isinstance(self.settings, Sampled) else Sampled()
 
     def check_given(self, *names: str) -> None:
@@ -60,7 +60,7 @@ class PlanQuery:
                 raise InputError(f"--strategy {self.strategy} needs --{option}, a positive number")
 
     def refuse_cohort(self) -> None:
-        """InputError for a cohort, where everybody takes part."""
+        """Raise InputError for a cohort, if all users take part."""
         if self.cohort is not None:
             raise InputError(
                 f"--cohort has no meaning for --strategy {self.strategy}: everybody takes part"
@@ -92,18 +92,17 @@ def attack_figures(
 
 
 def not_planned(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
-    """Of strategies that add no noise to a sum; raises InputError."""
+    """The ``solve`` of strategies that add no noise to a sum; raises InputError."""
     raise InputError(
         f"--strategy {query.strategy} adds no noise to a sum: there is nothing to plan"
     )
 
 
 def sampled_users(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
-    """All of ``SIX`` from five of them: users are sampled, and one clipped vector of each is
-    summed.
+    """All of ``SIX`` from five of them, for a sum of one clipped vector of each sampled user.
 
     Raises:
-        InputError: not exactly one is left out, a number that cannot be, or one that means nothing.
+        InputError: not exactly one is left out, an invalid number, or one without a meaning here.
     """
     query.refuse_examples()
     missing = [name for name in SIX if getattr(query, name) is None]
@@ -388,14 +387,14 @@ def _first_users(fits: Callable[[int], bool], cohort: float) -> int:
 def released_once(
     query: PlanQuery, adjacency: Adjacency, allowed: tuple[int, ...]
 ) -> dict[str, float]:
-    """All numbers where everybody takes part in each of the ``allowed`` rounds, without sampling.
+    """All numbers of a plan with all users in each of the ``allowed`` rounds, without sampling.
 
-    Cohort and users do not enter: epsilon, the noise multiplier (over the clip norm) and delta hang
-    together, and two of them give the third.
+    Cohort and users do not matter: of epsilon, the noise multiplier (over the clip norm) and delta,
+    two determine the third.
 
     Raises:
         InputError: not exactly one of epsilon, noise multiplier and delta is left out, or a number
-            that cannot be.
+            is invalid.
     """
     query.refuse_examples()
     strategy = query.strategy

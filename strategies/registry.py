@@ -55,16 +55,17 @@ COUNTS = "counts"
 
 @cache
 def strategies() -> dict[str, Strategy]:
-    """All strategies by name. What another package brings and cannot be used is set aside."""
+    """All strategies by name, without those of other packages that cannot be used."""
     return _loaded(None)[0]
 
 
 @cache
 def _loaded(only: frozenset[str] | None) -> tuple[dict[str, Strategy], dict[str, str]]:
-    """All strategies, and by the name of its entry point why one of another package is none.
+    """All strategies, and by the name of its entry point the reason why one of another package
+    cannot be used.
 
-    Of other packages' only those named in ``only``, if it is given; the others are not imported.
-    Nothing that such a package does when it is imported, or has in it, keeps others from working.
+    If ``only`` is given, it names the strategies of other packages that are imported. An error in
+    such a package does not affect other strategies.
     """
     result = {strategy.name: strategy for strategy in OURS}
     refused: dict[str, str] = {}
@@ -157,7 +158,7 @@ def installed() -> frozenset[str]:
 
 @cache
 def solved() -> frozenset[str]:
-    """Names of strategies that solve for the model, with everybody, in few rounds."""
+    """The names of strategies that solve for the model, with all users, in few rounds."""
     return frozenset(name for name, strategy in strategies().items() if strategy.rounds)
 
 

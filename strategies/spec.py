@@ -62,12 +62,12 @@ Number = Callable[[str, float], float]
 
 
 def clip_norm(number: Number) -> float:
-    """One user's part of a sum of clipped vectors, at most."""
+    """The bound on one user's part of a sum of clipped vectors."""
     return number("clip-norm", math.inf)
 
 
 def clip_norm_of_each(number: Number) -> float:
-    """One user's part of a sum of clipped examples, at most."""
+    """The bound on one user's part of a sum of clipped examples."""
     return number("clip-norm", math.inf) * number("group-size", math.inf)
 
 
@@ -77,7 +77,9 @@ def grid_of_clip(number: Number) -> Mapping[str, float]:
 
 
 def grid_and_count(number: Number) -> Mapping[str, float]:
-    """The same, and that of how many users are within a radius, less "middle" for each."""
+    """The same, and the grid step of the number of users within a radius, less "middle" for
+    each.
+    """
     if number("middle", math.nan) % grid.COUNT_STEP != 0.0:  # also of what is no number
         raise ValueError("counts less this middle are on no grid")
     return {**grid_of_clip(number), "within": grid.COUNT_STEP}
@@ -116,7 +118,7 @@ class NodeHalf:
 
 
 class Sums(IntEnum):
-    """What the sums of nodes are fit for; each also for what those before it are fit for."""
+    """The protocols that nodes' sums are suitable for; each includes those before it."""
 
     FLOATING_POINT = 0
     #: Nodes can mask them.
@@ -129,33 +131,32 @@ class Sums(IntEnum):
 
 @dataclass(frozen=True)
 class Strategy:
-    """A strategy, and all that the rest of the project knows of it.
+    """A strategy, with everything that the rest of the project needs of it.
 
     Attributes:
         name: of ``--strategy``.
         help: one line.
-        build: from a run's settings to what runs and what the report says; spends nothing but what
-            choosing parameters costs.
-        node_halves: what nodes are asked, by the name that stands in requests. The first is what
-            an owner's policy means by ``name``.
+        build: from a run's settings to the strategy and its description for the report; spends only
+            the cost of choosing parameters.
+        node_halves: the nodes' computations, by their names in requests. The first is what an
+            owner's policy means by ``name``.
         settings: a frozen dataclass of those that are its own.
-        adjacencies: under which there is a guarantee. What is not declared is refused.
-        why: why there is none under the others.
-        rounds: how many it can take, where it solves for the model with everybody; empty: any.
-        everybody: whether it takes steps with everybody in each of them, so that there is no
-            cohort to choose.
-        sums: what its sums are fit for, if need be by its settings.
+        adjacencies: under which there is a guarantee. All others are refused.
+        why: the reason why there is none under the others.
+        rounds: the possible numbers, if it solves for the model with all users; empty: any.
+        everybody: whether all users are in each of its steps, so that there is no cohort to choose.
+        sums: the protocols that its sums are suitable for, possibly by its settings.
         check: InputError, naming the option, for settings that do not go together.
         solve: for ``murmuration plan``.
         fits_policies: of one that solves, whether that can be a policy.
         local: whether labels are randomized before they leave their users, so that nothing is
             added to a sum.
-        trains: whether it trains a model; False: what it gives was there already.
-        draws: what is random in it, where nothing is added to a sum.
-        lineage: from the description of what is learnt on, and settings, to the runs behind models
-            that it names beside its base; None where it names none.
-        features: from settings to the description of features of its own, for
-            ``preference.bases.base_of``; None where it learns on what --base or --features name.
+        trains: whether it trains a model; False: it chooses an existing one.
+        draws: its randomness, if nothing is added to a sum.
+        lineage: from the config of the model, and settings, to the runs behind models that it names
+            beside its base; None if it names none.
+        features: from settings to the config of features of its own, for
+            ``preference.bases.base_of``; None if it uses those of --base or --features.
     """
 
     name: str
@@ -178,7 +179,7 @@ class Strategy:
     features: Callable[[Settings], dict[str, Any] | None] | None = None
 
     def sums_of(self, settings: Settings) -> Sums:
-        """What its sums are fit for with these settings."""
+        """The protocols that its sums are suitable for with these settings."""
         return self.sums if isinstance(self.sums, Sums) else self.sums(settings)
 
     def as_set(self, settings: Settings) -> str:
@@ -232,9 +233,9 @@ _WITH_OPENDP = "pip install 'murmuration-rlhf[secure]'"
 
 @dataclass(frozen=True)
 class NoiseChoice:
-    """``kind`` of the noise, and for the report a sentence that a reader must know, or none.
+    """The ``kind`` of the noise, and a sentence for the report that its reader must know, or none.
 
-    ``parties`` is of how many nodes' shares it is, where nodes add it.
+    ``parties`` is the number of nodes' shares, if nodes add it.
     """
 
     kind: str
@@ -242,7 +243,7 @@ class NoiseChoice:
     parties: int = 0
 
     def on(self, coordinates: int) -> DiscreteNoise | DistributedNoise | None:
-        """Discrete noise on so many coordinates, if it is discrete."""
+        """The discrete noise on ``coordinates`` coordinates; None if it is not discrete."""
         if self.kind == "distributed":
             return DistributedNoise(coordinates, self.parties)
         return DiscreteNoise(coordinates) if self.kind == "discrete" else None
@@ -328,7 +329,7 @@ def choose_noise(
 
 
 def _parties(honest: int, nodes: int) -> int:
-    """Of how many shares the noise is: as many as are honest, or as the protocol needs to stay."""
+    """The number of shares of the noise: the number of honest nodes, or the protocol's minimum."""
     if nodes < party.LEAST_PARTIES:
         raise ValueError(
             f"--noise distributed needs {party.LEAST_PARTIES} nodes, and there are {nodes}"
@@ -567,9 +568,9 @@ class BuiltStrategy:
         bytes_per_user: float,
         account: str,
     ) -> "BuiltStrategy":
-        """With the figures of its plan, which spends the whole budget.
+        """A built strategy with the figures of its plan, which spends the whole budget.
 
-        ``account`` is what took place in a round: only the strategy can say it.
+        ``account`` is the strategy's description of a round.
         """
         return cls(
             strategy=strategy,
@@ -586,7 +587,7 @@ class BuiltStrategy:
 
 
 def sum_bytes(context: RunContext, vectors: int = 1) -> int:
-    """Of each number of a sum of so many clipped vectors, as a node sends it."""
+    """The bytes of each number of a sum of ``vectors`` clipped vectors, as a node sends it."""
     return 4 if grid.short(vectors) and not context.config.secure_aggregation else 8
 
 

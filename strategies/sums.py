@@ -46,7 +46,7 @@ DEFAULT_GROUP_SIZE = 16
 
 
 class Mechanism(Protocol):
-    """What a round runs; see ``privacy.mechanisms``."""
+    """The mechanism of a round; see ``privacy.mechanisms``."""
 
     @property
     def event(self) -> Event:
@@ -188,9 +188,9 @@ class CohortPlan(SumPlan):
 
 
 def noise_for_users(epsilon: float, plan: Mapping[str, Any]) -> float:
-    """The noise multiplier at which rounds of one vector a sampled user cost ``epsilon``.
+    """The noise multiplier at which rounds of one vector per sampled user cost ``epsilon``.
 
-    ``plan`` has the other fields of such a plan; without a ``cohort`` everybody is in every round.
+    ``plan`` has the other fields of such a plan; without a ``cohort`` all users are in every round.
     """
     probability, rounds = plan.get("cohort", plan["users"]) / plan["users"], plan["rounds"]
     delta, adjacency, hold_out = plan["delta"], plan["adjacency"], plan.get("hold_out")
@@ -299,7 +299,7 @@ def divided_numbers(query: PlanQuery) -> dict[str, float]:
 
 
 def check_vectors_fit(vectors: int, clip: UserClip | ExampleClip) -> None:
-    """Refuse so many vectors, one a user or one a judgement, that their sum would not be exact."""
+    """Refuse a number of vectors, one per user or per judgement, whose sum would not be exact."""
     grid.check_room(2 * vectors, clip.norm, clip.step)  # N is nominal: twice as many may turn up
 
 
@@ -352,7 +352,7 @@ class SumStrategy(CohortStrategy):
         return {"sum": self.plan.mechanism.clip.step}
 
     def node_noise(self) -> NodeNoise | None:
-        """On the sum, if nodes add it."""
+        """The noise on the sum, if nodes add it."""
         mechanism = self.plan.mechanism
         noisy = NoisySum(mechanism.std, mechanism.clip.step, mechanism.clip.norm)
         return node_noise(mechanism.discrete, {"sum": noisy})

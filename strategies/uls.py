@@ -437,7 +437,7 @@ class NonPrivatePlan:
 
     @property
     def charges(self) -> dict[Event, int]:
-        """Nothing that is planned, as nothing is promised."""
+        """Empty: there is no guarantee."""
         return {}
 
     @property

@@ -88,7 +88,7 @@ def distances(rows_SD: np.ndarray) -> np.ndarray:
 
 
 def degrees(near_SS: np.ndarray) -> np.ndarray:
-    """f_i: to how many users, oneself included, each is near; int64 (S,)."""
+    """f_i: the number of users, oneself included, that each is near to; int64 (S,)."""
     return near_SS.sum(axis=1, dtype=np.int64)
 
 
@@ -151,7 +151,9 @@ class PublishedPlan:
         )
 
     def noise_limited(self) -> "PublishedPlan":
-        """With smaller step sizes where noise asks for it; see ``strategies.optimizers``."""
+        """The plan with smaller step sizes if the noise requires them; see
+        ``strategies.optimizers``.
+        """
         rates = [
             noise_limited_rate(self.std(number), PhasedSettings.of((phase,)), phase.rate)
             for number, phase in enumerate(self.phases, start=1)
@@ -207,7 +209,7 @@ class PublishedPlan:
 
     @property
     def noise(self) -> float:
-        """That of the last and largest phase."""
+        """The noise of the last and largest phase."""
         return self.std(len(self.phases))
 
 
@@ -229,7 +231,7 @@ class AupPublished(SteppedStrategy):
         self._names_S = np.empty(0, dtype=np.uint64)  # of the cohort
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """One row a user."""
+        """The shapes of one row per user."""
         return contributions.shapes(len(self.optimizer.theta))
 
     def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
@@ -238,10 +240,10 @@ class AupPublished(SteppedStrategy):
 
     def sample_cohort(self, round_: int) -> np.ndarray:
         """A Poisson cohort of the users of the round's phase, or as run exactly ñ of all users;
-        nobody once it was halted.
+        empty once the run was halted.
 
-        Who is in a phase goes by the names of those who are there now: their places in the registry
-        change when others come or go.
+        A user's phase depends on the user's name alone: places in the registry change when other
+        users come or go.
         """
         number, _ = self.plan.place(round_)
         if self.optimizer.halted:

@@ -82,24 +82,24 @@ class RunAborted(RuntimeError):
 
 
 class Attendance:
-    """For how many of the users who were asked answers came, round by round."""
+    """The share of the users asked whose answers came, round by round."""
 
     def __init__(self) -> None:
         self._poor: list[Mapping[str, object]] = []  # the last rounds, if they had too few
         self.begin(0)
 
     def begin(self, asked: int) -> None:
-        """A round in which so many users are asked."""
+        """Begin a round in which ``asked`` users are asked."""
         self._asked, self._counted = asked, 0
         self._heard, self._refusals, self._failures = False, 0, 0
 
     def counted(self, users: int) -> None:
-        """Answers for so many users can be counted."""
+        """Count answers for ``users`` users."""
         self._counted += users
         self._heard = True
 
     def heard(self, anybody: bool) -> None:
-        """Whether anybody answered the last of several questions of a round."""
+        """Record whether anybody answered the last of several requests of a round."""
         self._heard = anybody
 
     def failed(self, why: str) -> None:
@@ -115,16 +115,16 @@ class Attendance:
         return self._heard or not self._asked
 
     def check_any(self) -> None:
-        """RunAborted if somebody was asked in this round, and nobody answered."""
+        """Raise RunAborted if users were asked in this round, and nobody answered."""
         if not self.anybody:
             refused = self._refusals and not self._failures
             reason = Reason.REFUSED if refused else Reason.NO_ANSWERS
             raise RunAborted(reason, private=self._figures())
 
     def end(self) -> None:
-        """The round is over.
+        """End the round.
 
-        RunAborted if nobody answered, or for too few, and that for the third time in a row.
+        Raises RunAborted if nobody answered, or if for the third time in a row too few did.
         """
         self.check_any()
         if not self._asked:

@@ -81,8 +81,9 @@ class MalformedReply(ValueError):
 
 @contextmanager
 def reading(question: str) -> Iterator[None]:
-    """Whatever goes wrong while an answer to a question is read is a MalformedReply: it is another
-    machine's bytes, which can fail in any way."""
+    """Turn any error while reading an answer into a MalformedReply: another machine's bytes can
+    fail in any way.
+    """
     try:
         yield
     except MalformedReply:
@@ -94,15 +95,14 @@ def reading(question: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class RegistryEntry:
-    """A node's answer to "whom do you host?".
+    """A node's answer to the request for its users.
 
     ``place`` orders nodes (the partition in a simulation, −1 elsewhere), of which there are
-    ``places`` (0: the node knows of no others); ``keys_U`` are salted
-    64-bit names of its users, to notice one hosted twice; ``counts_U`` their numbers of
-    judgements, where those are public; ``randomized`` says whether any of its labels went through
-    randomized response before they came to it; ``tokens`` how many of a
-    language model it can compute at a time (0: it did not try);
-    ``usable``, in a simulation alone, how many of its rows features could be made of.
+    ``places`` (0: the node knows of no others); ``keys_U`` are salted 64-bit names of its users, to
+    notice one hosted twice; ``counts_U`` their numbers of judgements, where those are public;
+    ``randomized`` says whether any of its labels went through randomized response before they
+    reached it; ``tokens`` the number that its language model can compute at a time (0: not tested);
+    ``usable``, in a simulation alone, the number of its rows with features.
     """
 
     place: int
@@ -134,11 +134,11 @@ def registry_request(
     batch_users: bool = False,
     trains: bool = True,
 ) -> RecordDict:
-    """Ask a node whom it hosts, and to have their features ready for a preference model.
+    """Ask a node for its users, and to prepare their features for a preference model.
 
-    ``schema`` is what the run declares of judgements: a node with others says so. ``group_size``
-    (0: not known yet) and ``batch_users`` say how much may be asked for at a time: a node that has
-    no memory for that says so, too; unless nodes are not going to train (``trains``).
+    ``schema`` is the run's declaration of judgements: a node with others reports it. ``group_size``
+    (0: not known yet) and ``batch_users`` are the most that may be requested at a time: a node
+    without enough memory reports that, too, unless nodes will not train (``trains``).
     """
     asked = {"salt": salt, "counts": counts, "features": features, "model": model}
     asked |= {"kind": schema.kind, "responses": schema.responses}
@@ -196,7 +196,9 @@ class UserSelection:
         return len(self.names_S)
 
     def to_record(self) -> ConfigRecord:
-        """As it travels: plain bytes, as decoding an array takes longer than naming a cohort."""
+        """The record for a message: plain bytes, as decoding an array takes longer than naming a
+        cohort.
+        """
         return ConfigRecord({"salt": self.salt, "users": self.names_S.astype("<u8").tobytes()})
 
     @classmethod
@@ -214,9 +216,9 @@ class UserSelection:
 
 @dataclass(frozen=True, eq=False)
 class TrainRequest:
-    """What a node is asked to do: compute for some of its users at a model.
+    """A request to a node: compute for some of its users at a model.
 
-    ``arrays`` holds ``theta`` (the model, (D,) float32) and whatever else the strategy's node half
+    ``arrays`` holds ``theta`` (the model, (D,) float32) and all else that the strategy's node half
     needs; ``parameters`` its public constants; ``users_S`` the users' places at the node.
     """
 
@@ -308,7 +310,7 @@ def sums_reply(
 ) -> RecordDict:
     """A node's bounded sums, and nothing else; those named in ``steps`` as whole steps.
 
-    Only where these fit 32 bits by public numbers, so that no size tells of anybody.
+    Only if these fit 32 bits by public numbers, so that a message's size does not depend on data.
 
     Raises:
         ValueError: a sum is not on its grid, or does not fit 32 bits.

@@ -38,8 +38,8 @@ _PARAMETERS, _PARTIES, _ANSWER = "parameters", "parties", "answer"
 def request(parameters: Mapping[str, messages.Scalar], parties: int) -> RecordDict:
     """Ask a node whether requests with these parameters would be answered.
 
-    ``round`` among them is the first that would be asked; ``parties`` is how many nodes there are
-    for sums under masks, 0 where they leave without.
+    ``round`` among them is the first that would be requested; ``parties`` is the number of nodes
+    for sums under masks, 0 without masks.
     """
     how = ConfigRecord({_PARTIES: parties})
     return RecordDict({_PARAMETERS: ConfigRecord(dict(parameters)), _PARTIES: how})
@@ -74,9 +74,10 @@ def read_reply(content: RecordDict) -> str:
 
 @dataclass
 class Answers:
-    """What nodes said of a plan: ``refusing`` the rule by node, ``silent`` why there is no answer.
+    """Nodes' answers about a plan: ``refusing`` the rule by node, ``silent`` the reason for no
+    answer.
 
-    A node that says nothing may answer when it is asked.
+    A node that did not answer may still answer real requests.
     """
 
     refusing: dict[int, str] = field(default_factory=dict)
@@ -88,7 +89,7 @@ class Answers:
         return tuple(rule for rule in RULES if rule in self.refusing.values())
 
     def check(self, registry: Registry, min_nodes: float, *, masked: bool) -> None:
-        """Whether enough nodes would answer, and those for at least half of the users.
+        """Check that enough nodes would answer, and those for at least half of the users.
 
         With fewer users than that the run would end after three rounds, each of them charged.
 

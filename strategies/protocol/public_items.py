@@ -93,13 +93,13 @@ def reply(judgements: Judgements) -> RecordDict:
 
 @dataclass(frozen=True, eq=False)
 class PublicItems:
-    """What was shown to S users: their judgements without labels.
+    """The items shown to S users: their judgements without labels.
 
     Attributes:
         start_S: int64, S + 1 offsets into the judgements.
         prompts: J prompts.
         responses: J tuples of responses in canonical order.
-        schema: what judgements are declared to be.
+        schema: the declaration of the judgements.
         bytes: size of the texts and indices that were sent, of all nodes.
     """
 
@@ -169,7 +169,9 @@ class PublicItems:
         )
 
     def judgements(self) -> Judgements:
-        """As judgements of nameless users whose labels all say the canonical first: a stand-in."""
+        """Placeholder judgements of nameless users, in which all labels prefer the canonical first
+        response.
+        """
         return Judgements(
             user_ids=tuple(str(user) for user in range(len(self.start_S) - 1)),
             start_U=self.start_S,

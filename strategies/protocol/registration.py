@@ -25,7 +25,7 @@ from murmuration.strategies.protocol.messages import RegistryEntry
 
 @dataclass(frozen=True)
 class Hosted:
-    """What a key was registered for: at most ``users`` users and, if ``ids`` are given, no others.
+    """The registration of a key: at most ``users`` users and, if ``ids`` are given, no others.
 
     Raises:
         ValueError: ``users`` is negative.
@@ -41,7 +41,8 @@ class Hosted:
 
 @dataclass(frozen=True)
 class Registration:
-    """What each node may host: ``nodes`` by public key, as Flower tells it, and any ``other``.
+    """The users that each node may host: ``nodes`` by public key, as Flower reports it, and any
+    ``other``.
 
     Raises:
         ValueError: a user id is registered for two keys.

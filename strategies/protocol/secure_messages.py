@@ -54,10 +54,10 @@ def keys_request(session: bytes) -> RecordDict:
 
 @dataclass(frozen=True)
 class Entry:
-    """One node of a session: its keys, and who says that they are its keys.
+    """One node of a session: its keys, and the signature on them.
 
-    ``signer`` is a public key that the node's owner's agent has for good, ``signature`` its word on
-    this session's keys. Both are empty where there is no agent.
+    ``signer`` is the permanent public key of the node's owner's agent, ``signature`` its signature
+    of this session's keys. Both are empty without an agent.
     """
 
     keys: PublicKeys
@@ -73,7 +73,7 @@ class Entry:
         return self.signer
 
     def to_bytes(self) -> bytes:
-        """As it travels in a roster, ``ENTRY_BYTES`` bytes: zeros for no signature."""
+        """The entry as bytes of a roster, ``ENTRY_BYTES`` long: zeros for no signature."""
         word = self.signer + self.signature or bytes(ENTRY_BYTES - 2 * crypto.KEY_BYTES)
         return self.keys.sealing + self.keys.masking + word
 
@@ -144,7 +144,7 @@ def _plain(value: object) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Invitation:
-    """What a node is told when it is asked for shares: its place, everybody, and what for."""
+    """A request for a node's shares: its place, all entries, and the purpose."""
 
     session: bytes
     place: int
@@ -152,14 +152,14 @@ class Invitation:
     about: bytes
 
     def request(self) -> RecordDict:
-        """As it travels."""
+        """The request as a message."""
         everybody = b"".join(entry.to_bytes() for entry in self.roster)
         told = {"session": self.session, "place": self.place, "roster": everybody}
         return RecordDict({RECORD: ConfigRecord({**told, "about": self.about})})
 
     @classmethod
     def of(cls, content: RecordDict) -> "Invitation":
-        """From a request for shares; ProtocolError for anything else."""
+        """The invitation of a request for shares; ProtocolError for anything else."""
         try:
             record = content.config_records[RECORD]
             parts = _cut(bytes(record["roster"]), ENTRY_BYTES)  # type: ignore[arg-type]
@@ -198,13 +198,13 @@ _OF_MASKS = {"session", "others", "sealed", "modulus-bits"}
 
 @dataclass(frozen=True)
 class MaskRequest:
-    """What comes with the work: whose shares a node gets."""
+    """The part of a training request with the shares for a node."""
 
     session: bytes
     sealed: Mapping[int, bytes]
 
     def record(self) -> ConfigRecord:
-        """As it travels."""
+        """The record for a message."""
         others = sorted(self.sealed)
         return ConfigRecord(
             {
@@ -217,7 +217,9 @@ class MaskRequest:
 
     @classmethod
     def of(cls, content: RecordDict) -> "MaskRequest":
-        """From a request to work; ProtocolError for anything else, another modulus, or a grid."""
+        """The shares in a training request; ProtocolError for anything else, another modulus, or a
+        grid.
+        """
         record = content.config_records[RECORD]
         try:
             bits = record["modulus-bits"]

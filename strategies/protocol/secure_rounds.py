@@ -173,10 +173,10 @@ def _split(
 
 @dataclass(frozen=True)
 class Asker:
-    """One exchange after the other over ``grid``; who fails is logged and left out.
+    """Exchanges over ``grid``, one after the other; a node that fails is logged and left out.
 
-    ``slow`` are nodes that missed the last deadline (``strategies.protocol.exchange``); it is kept
-    up. ``attendance`` hears who answers; a node of a simulation that fails ends the run.
+    ``slow`` are nodes that missed the last deadline (``strategies.protocol.exchange``); the set is
+    updated. ``attendance`` records the answers; a failing node of a simulation ends the run.
     """
 
     grid: Grid

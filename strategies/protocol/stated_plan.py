@@ -121,7 +121,7 @@ class StatedPlan:
         return cls(run, adjacency, delta, rounds, tuple(charges.items()))
 
     def to_json(self) -> str:
-        """As it travels."""
+        """The plan as JSON, for messages."""
         return json.dumps(
             {
                 "run": self.run,

@@ -32,7 +32,7 @@ class RegistryError(ValueError):
 
 
 def wait_for_nodes(grid: Grid, least: int, timeout: float) -> None:
-    """Wait until at least so many nodes are online; RegistryError if they are not in time."""
+    """Wait until at least ``least`` nodes are online; RegistryError if they are not in time."""
     deadline = time.monotonic() + timeout
     while (result := len(list(grid.get_node_ids()))) < least:
         if time.monotonic() > deadline:
@@ -90,10 +90,10 @@ class Registry:
         """Ask every node of the grid for its users; nodes compute their users' features meanwhile.
 
         ``features`` is the feature map's config as JSON, ``model`` the name of the preference
-        model, ``schema`` what judgements are declared to be, which every node's must be;
-        ``group_size`` and ``batch_users`` how much will be computed at a time, as it is known, and
-        ``trains`` whether nodes will compute gradients at all;
-        ``counts`` asks for numbers of judgements, only where the adjacency makes them public.
+        model, ``schema`` the declaration of judgements, which every node's must match;
+        ``group_size`` and ``batch_users`` the amount that will be computed at a time, as far as
+        known, and ``trains`` whether nodes will compute gradients at all; ``counts`` asks for
+        numbers of judgements, only if the adjacency makes them public.
 
         With ``absent``, nodes may come and go: one that fails is left out, and reported to it. A
         node of a ``former`` registry that does not answer stays in, except for users whom another

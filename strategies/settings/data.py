@@ -10,7 +10,7 @@ from murmuration.strategies.settings.declaration import DATA, declared, setting
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which rows a run reads, and what they are declared to hold."""
+    """Settings of a run's data and their declaration."""
 
     data: str = setting(
         "murmuration.population:train",

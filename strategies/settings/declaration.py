@@ -64,7 +64,7 @@ class About:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All choices that there are here; no package is imported for them."""
+        """All choices available here; no package is imported for them."""
         return self.choices + (self.others.names() if self.others else ())
 
     @property
@@ -99,12 +99,12 @@ def positive(value: float) -> bool:
 
 
 def positive_or_default(value: float) -> bool:
-    """As ``positive``, or 0, which stands for the default."""
+    """True if ``positive``, or 0, which stands for the default."""
     return value == 0 or positive(value)
 
 
 def not_negative(value: float) -> bool:
-    """At least 0, which stands for the default, where that is not the least itself."""
+    """True if at least 0; 0 stands for the default, unless it is the least value itself."""
     return value >= 0
 
 

@@ -27,7 +27,7 @@ def cohort_of_turns(users: int, cohort: int) -> int:
 
 @dataclass(frozen=True)
 class SamplingConfig:
-    """Who is in a round, and how much of each."""
+    """Settings of the users in a round, and of their judgements."""
 
     strategy: str = setting("uls", "Algorithm. [default: uls]", panel=TRAINING, common=True)
     rounds: int = setting(

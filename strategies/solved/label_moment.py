@@ -193,7 +193,7 @@ class LabelMoment(SumStrategy):
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
-    """One or two noisy moments, and a solve."""
+    """The strategy of one or two noisy moments, and a solve."""
     from murmuration.strategies.solved.moment_solver import MomentSolver
 
     config, own = context.config, context.config.of(Solved)
@@ -231,10 +231,10 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
 
 
 def public_examples(context: RunContext) -> tuple[PairExamples, float]:
-    """The public examples of the users trained on, and how many bytes each takes to send.
+    """The public examples of the users trained on, and the number of bytes of each as sent.
 
-    InputError if labels on some node are randomized already: such nodes take no part, and what was
-    released would be noise alone.
+    Raises InputError if labels on some node are randomized already: such nodes take no part, and
+    the release would be noise alone.
     """
     participants = context.participants
     if participants.registry.randomized:
@@ -253,7 +253,7 @@ def public_examples(context: RunContext) -> tuple[PairExamples, float]:
 
 
 def max_judgements(examples: PairExamples) -> int:
-    """Of one user."""
+    """The most judgements of one user."""
     return int(examples.counts_U.max())
 
 

@@ -42,10 +42,10 @@ class Moment:
 
 
 class MomentSolver:
-    """Solves for the model.
+    """The solver of the model from noisy moments.
 
     Args:
-        examples: the public examples of everybody in the sums; labels are not looked at.
+        examples: the public examples of all users in the sums; labels are not used.
         model: as in ``--model``.
         ridge: added curvature; None for the rule of ``strategies.solved.label_moment``.
         ball: the most that ‖θ‖ may be.
@@ -122,7 +122,7 @@ class MomentSolver:
 
     @cached_property
     def _base(self) -> PublicLikelihood:
-        """Everybody by the inverse of their public length at θ = 0."""
+        """The likelihood with each user weighted by the inverse of their public length at θ = 0."""
         plain = PublicLikelihood(self.examples, self._model)
         zero_D = torch.zeros(self.examples.dimension, dtype=torch.float64)
         return plain.reweighted(reciprocal(plain.spread_U(zero_D)))

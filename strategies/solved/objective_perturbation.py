@@ -64,9 +64,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectivePlan(WholeCrowdPlan):
-    """What fixes the release: ``length`` is how far one user's labels may move the sum.
+    """The parameters of the release: ``length`` bounds the effect of one user's labels on the sum.
 
-    0 stands for one, by weights that make everybody's reach the same.
+    0 stands for one, by weights that make all users' reach equal.
     """
 
     rounds: int = 1

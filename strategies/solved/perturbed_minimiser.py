@@ -51,7 +51,7 @@ def reach(examples: PairExamples) -> torch.Tensor:
 def user_weights(examples: PairExamples, length: float) -> torch.Tensor:
     """Public weights with which no user's labels move the sum by more than ``length``, (U,).
 
-    min(1, length / reach); with a ``length`` of 0, 1 / reach: everybody by exactly one.
+    min(1, length / reach); with a ``length`` of 0, 1 / reach: every user's by exactly one.
     """
     reach_U = reach(examples)
     return (length / reach_U).clamp_max(1.0) if length else reciprocal(reach_U)

@@ -16,7 +16,7 @@ from murmuration.strategies.sums import Discrete, SumPlan, check_vectors_fit, no
 
 @dataclass(frozen=True, kw_only=True)
 class WholeCrowdPlan(SumPlan):
-    """A plan in which everybody takes part in every round, with one clipped vector."""
+    """A plan in which all users take part in every round, with one clipped vector each."""
 
     discrete: Discrete = None
 
@@ -59,7 +59,7 @@ class WholeCrowdPlan(SumPlan):
 
     @property
     def noise(self) -> float:
-        """That of the mean over the nominal number of users."""
+        """The noise of the mean over the nominal number of users."""
         return self.std / self.users
 
     @property
