@@ -38,19 +38,19 @@ NOW, BEFORE = 0.75, 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class BandedPlan(SumPlan):
-    """Everybody's vectors are clipped; weighted sums of two rounds are released."""
+    """A plan in which all users' vectors are clipped; weighted sums of two rounds are released."""
 
     clip: UserClip
     group_size: int = DEFAULT_GROUP_SIZE
 
     @cached_property
     def mechanism(self) -> GaussianSum:
-        """What each round runs and charges."""
+        """The mechanism that each round runs and charges."""
         return GaussianSum(self.sampler, self.clip, self.noise_multiplier, self.adjacency)
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """What nodes are told of it."""
+        """The config sent to nodes."""
         return {"clip-norm": self.clip.norm, "group-size": self.group_size}
 
     @property

@@ -84,7 +84,7 @@ class LooseClip(Watching):
 
 
 def trained_key(share: float) -> bytes:
-    """A key that anybody can make of a public name, by which the canary is trained on."""
+    """A key derived from a public name, by which the canary is trained on."""
     names = (b"run %d" % number for number in range(10_000))
     keys = (name.ljust(32, b"\0") for name in names)
     return next(key for key in keys if not held_out(CANARY, share, key)[0])
@@ -99,14 +99,14 @@ class _TwoThirds(GaussianSum):
 
 
 class _LongColumns(Banded):
-    """With columns of any length."""
+    """Banded noise with columns of any length."""
 
     def __post_init__(self) -> None:
         pass
 
 
 class _LongTurns(BufferedToeplitz):
-    """With columns that add up to any length."""
+    """Buffered noise with columns that add up to any length."""
 
     def __post_init__(self) -> None:
         pass
@@ -245,7 +245,7 @@ def _realised_cohort(task: Task) -> Measured:
 
 
 def _shuffled(task: Task) -> Measured:
-    """Everybody is in exactly one of T rounds, of equal size; accounted as Poisson with q = 1/T.
+    """Each user is in exactly one of T rounds, of equal size; accounted as Poisson with q = 1/T.
 
     All others contribute −C: the canary's round has one of them fewer, and shows.
     """

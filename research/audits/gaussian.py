@@ -108,7 +108,7 @@ def sampled_sums(
 
 
 def audit_gaussian(task: Task, make: Make = GaussianSum) -> Measured:
-    """One Gaussian sum over everybody."""
+    """Audit one Gaussian sum over all users."""
     return sampled_sums(task, make, rounds=1, probability=1.0).measured(task, fit=True)
 
 
@@ -180,12 +180,12 @@ _BUFFERED = BufferedToeplitz.scaled(np.array([0.6, 0.2]), np.array([0.7, 0.3]), 
 def audit_buffered(
     task: Task, factor: BufferedToeplitz = _BUFFERED, *, every_round: bool = False
 ) -> Measured:
-    """Sums of three groups in turn, everybody of each, with noise that all rounds share.
+    """Audit sums of three groups in turn, with all users of each, and noise that all rounds share.
 
     The attacker takes the correlation back, C times what was released, and weighs it as the
     canary's columns of C do; so each release counts as Cᵀ times that weighs it.
 
-    Two ways to get it wrong: a ``factor`` in which a user adds more than 1, or a canary that is in
+    Two faults: a ``factor`` in which a user adds more than 1, or a canary that is in
     ``every_round``.
     """
     rounds, clip = factor.rounds, UserClip(_CLIP)
@@ -289,7 +289,9 @@ def audit_joint(
 
 
 def audit_discrete(task: Task) -> Measured:
-    """One sum over everybody; ValueError if the library that draws the noise is not installed."""
+    """Audit one sum over all users; ValueError if the library that draws the noise is not
+    installed.
+    """
     if not installed():
         raise ValueError("discrete noise needs OpenDP: pip install 'murmuration-rlhf[secure]'")
     discrete, clip = DiscreteNoise(task.trials), UserClip(_CLIP)

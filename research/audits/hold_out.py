@@ -56,7 +56,7 @@ class Attack:
 
 
 def audit_hold_out(task: Task, attack: Attack | None = None) -> Measured:
-    """One noisy sum over those trained on, and the accuracy on those held out."""
+    """Audit one noisy sum over those trained on, and the accuracy on those held out."""
     attack = attack or Attack()
     replaced = task.adjacency.vectors_changed == 2
     coins = HoldOut(attack.share, task.epsilon * (1.0 if replaced else 0.5))
@@ -129,10 +129,12 @@ def _score(
     attack: Attack,
     replaced: bool,
 ) -> np.ndarray:
-    """Log of how much likelier what was seen is with the canary than without, or with the other."""
+    """The log-likelihood ratio of the observations with the canary to those without, or with the
+    other.
+    """
 
     def ratio(sign: float) -> np.ndarray:
-        """log((1 − h) X + h Y) for a canary who pulls one way, against nobody."""
+        """log((1 − h) X + h Y) for a canary who pulls one way, against no canary."""
         run_N = (sign * x_N - 0.5) / plan.noise_multiplier**2
         if attack.exact:  # somebody is in the tally, or nobody
             return np.where(tally_NF.any(axis=1), math.inf, run_N)

@@ -35,7 +35,7 @@ def arena(voters: int) -> Arena:
 def write_votes(place: Path, voters: int, form: str) -> int:
     """Write the votes of an arena, by ``form`` as CSV of an export or as JSON lines.
 
-    Return how many they are.
+    Returns their number.
     """
     votes = 0
     with place.open("w", newline="", encoding="utf-8") as file:

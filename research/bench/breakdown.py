@@ -46,7 +46,7 @@ _AFTER = "metrics, checkpoint, progress"
 
 
 def measure(setting: Setting, rounds: int) -> dict[str, Any]:
-    """A row: milliseconds a round of each part, medians over so many rounds."""
+    """A row: milliseconds per round of each part, medians over ``rounds`` rounds."""
     clock = _Clock()
     with contextlib.ExitStack() as stack, setting.config(rounds + _WARMUP) as config:
         for owner, name, part in _PARTS:

@@ -25,7 +25,7 @@ _KNOWN = ("save", "spend", "later", "now", "bank", "loan", "trip", "rent", "gift
 
 
 def measure_encoder(path: str, words: int, texts: int, repetitions: int) -> dict[str, Any]:
-    """The row of texts of about so many words, read by an encoder.
+    """The row of texts of about ``words`` words, read by an encoder.
 
     Raises:
         InputError: it cannot be loaded.

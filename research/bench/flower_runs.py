@@ -133,7 +133,7 @@ def execute(config: RunConfig, *, users_per_node: int | None = None) -> dict[str
 
 
 def federation(nodes: int, actors: int, cpus_per_client: int) -> str:
-    """Flower's settings for so many nodes on so many actors."""
+    """Flower's settings for ``nodes`` nodes on ``actors`` actors."""
     options = f"num-supernodes={nodes} init-args-num-cpus={actors * cpus_per_client}"
     return f"{options} client-resources-num-cpus={cpus_per_client}"
 

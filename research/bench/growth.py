@@ -31,7 +31,7 @@ GROWTH: dict[str, tuple[Setting, ...]] = {
 
 
 def measure(setting: Setting, rounds: int) -> dict[str, Any]:
-    """A row: the figures of one run of so many rounds."""
+    """A row: the figures of one run of ``rounds`` rounds."""
     begun: list[float] = []
 
     def of_round(outgoing: list[Message]) -> None:

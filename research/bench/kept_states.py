@@ -217,8 +217,9 @@ def measure_texts(data: str, repetitions: int, base: str) -> dict[str, Any]:
 def _plain_states(
     loaded: LanguageBase, prompts: Sequence[str], responses: Sequence[str], size: int
 ) -> np.ndarray:
-    """States behind all layers of each text's last token, (T, D), scaled as ours; so many texts at
-    a time."""
+    """The states behind all layers of each text's last token, (T, D), scaled as ours; ``size``
+    texts at a time.
+    """
     body: Any = loaded.model.base_model  # type: ignore[attr-defined]
     ids = loaded.written(loaded.texts(prompts, responses), np.arange(len(prompts)))["input_ids"]
     result_TD = np.empty((len(ids), body.config.hidden_size), dtype=np.float32)

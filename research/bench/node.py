@@ -134,7 +134,7 @@ class _Clocks:
         self.limit_rates: list[dict[int, float]] = []  # by threads
 
     def messages_are_out(self, outgoing: list[Message]) -> None:
-        """One round ends, and the next begins when this returns."""
+        """End one round, and begin the next."""
         if self._asked:
             if not 1 <= self._count % _STRIDE <= _SETTLING:
                 self.rounds.append(time.perf_counter() - self._begun)
@@ -147,7 +147,7 @@ class _Clocks:
 
     @cached_property
     def store(self) -> UserStore:
-        """A node's that hosts everybody, with the features that the rounds use."""
+        """The store of a node with all users, with the features of the rounds."""
         return store_for(self._context)
 
     def _work(self, asked: list[RecordDict]) -> messages.TrainRequest:
@@ -170,7 +170,7 @@ class _Clocks:
 
 
 def _context_of(run_config: Mapping[str, Scalar]) -> Context:
-    """That of the only node."""
+    """The context of the only node."""
     node_config: dict[str, Scalar] = {"partition-id": 0, "num-partitions": 1}
     return Context(1, 1, node_config, RecordDict(), dict(run_config))
 

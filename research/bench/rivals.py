@@ -191,7 +191,7 @@ class Trl:
         self._trainer.train_dataset = pairs  # of a policy it takes tokens by no other way
 
     def seconds(self) -> float:
-        """Of one step."""
+        """The seconds of one step."""
         self._times.clear()
         self._trainer.train()
         return self._times[-1] - self._times[-2]

@@ -39,7 +39,7 @@ class Setting:
 
     @property
     def features(self) -> HashingFeatures:
-        """Of its dimensions."""
+        """Hashing features of its dimension."""
         return HashingFeatures(dimension=self.dimension)
 
     @contextmanager

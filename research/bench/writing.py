@@ -34,11 +34,11 @@ _WARMING = 8  # prompts
 
 @dataclass(frozen=True)
 class WritingBench:
-    """Sizes of what is measured.
+    """The sizes of a measurement.
 
     Attributes:
         base: a folder or a base's name; by default random weights.
-        prompts: how many are answered.
+        prompts: their number.
         tokens: the most of an answer.
         temperature: of both.
         model: shape of the random one.

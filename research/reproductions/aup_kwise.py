@@ -124,7 +124,7 @@ class Rankings:
 
 @dataclass(frozen=True)
 class _Trial:
-    """One population, and what is run on it."""
+    """One population, and the runs on it."""
 
     seed: int
     responses: int

@@ -125,7 +125,9 @@ def published_variance(epsilon: float, users: int, rounds: int) -> float:
 
 
 def plot(rows: Rows) -> Figure:
-    """Both tables in one unit, recomputed and as printed, against the judgements of each user."""
+    """A plot of both tables in one unit, recomputed and as printed, against the judgements of each
+    user.
+    """
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.subplots()
     for column, style, told in (

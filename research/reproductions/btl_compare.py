@@ -66,7 +66,7 @@ UNTUNED_LABELS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class _Trial:
-    """One population at one epsilon, with everything that is run on it."""
+    """One population at one epsilon, with all runs on it."""
 
     people: Population
     config: RunConfig
@@ -77,7 +77,7 @@ class _Trial:
 
 @dataclass(frozen=True)
 class _Found:
-    """What one run came to; ``clip`` and ``rate`` where they were chosen."""
+    """The result of one run; ``clip`` and ``rate`` if they were chosen."""
 
     strategy: str
     error: float
@@ -224,7 +224,7 @@ def _row(
 
 
 def reproduced(quick: bool) -> Reproduction:
-    """Both comparisons, and beside them what the papers prove."""
+    """Both comparisons, beside the papers' bounds."""
     rows = [*btl_compare(quick), *label_compare(quick)]
     epsilons = sorted(distinct(rows, "epsilon"))
     bounds = {f"{epsilon:g}": [bound.row() for bound in theory(epsilon)] for epsilon in epsilons}

@@ -78,14 +78,14 @@ class Reproduction:
 
 @dataclass(frozen=True)
 class Entry:
-    """A rerun: what it is about, and how it is computed.
+    """A rerun: its subject, and its computation.
 
     Attributes:
         about: a line.
         compute: of ``quick``: fewer points, same shape.
-        of_people: of a folder with people's judgements, and one for what is kept; None: it is of
-            synthetic judgements alone.
-        paper: which items of which paper it reruns, as ``A: Tables 1 and 2``; empty: none.
+        of_people: from a folder with people's judgements, and one for stored results; None: it uses
+            synthetic judgements only.
+        paper: the items of a paper that it reruns, as ``A: Tables 1 and 2``; empty: none.
         quick_minutes: processor minutes of the quick form, measured.
         minutes: those of the full one; None: not measured.
     """
@@ -152,7 +152,7 @@ def mean_sd(name: str, values: Sequence[float]) -> dict[str, float | None]:
 
 
 def tracked(steps: Iterable[_Task], what: str, total: int) -> Iterator[_Task]:
-    """The steps, with a bar on stderr where somebody is looking."""
+    """The steps, with a progress bar on stderr if it is a terminal."""
     console = Terminal(stderr=True)
     yield from track(steps, what, total, console=console, disable=not console.is_terminal)
 

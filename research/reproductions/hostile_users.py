@@ -62,7 +62,7 @@ _GAIN = 0.01  # in accuracy, that is worth saying
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """Who judges, who is tested, and the plan of every run."""
+    """The judging users, the test users, and the plan of every run."""
 
     examples: PairExamples
     test: PairExamples
@@ -70,15 +70,15 @@ class World:
 
     @cached_property
     def flipped(self) -> PairExamples:
-        """The same judgements, the other way round."""
+        """The same judgements, reversed."""
         return replace(self.examples, x_RD=-self.examples.x_RD)
 
 
 @dataclass(frozen=True)
 class Case:
-    """Which users are hostile, what they do, and how sums are put together.
+    """The hostile users, their attack, and the aggregation of sums.
 
-    ``buckets`` 1 is the sum of ULS. ``steps`` are those that suit a median of so many buckets.
+    ``buckets`` 1 is the sum of ULS. ``steps`` are those for a median of this number of buckets.
     """
 
     share: float = 0.0
@@ -88,7 +88,7 @@ class Case:
 
     @property
     def aggregate(self) -> str:
-        """In words."""
+        """The aggregation in words."""
         if self.buckets > 1:
             return f"median of {self.buckets}"
         return SUM if self.steps == 1 else f"{SUM}, steps of {self.steps}"
@@ -155,7 +155,7 @@ def made(epsilon: float, users: int, cohort: int, rounds: int) -> World:
 
 
 def trained(world: World, case: Case, seed: int, honest_D: np.ndarray | None = None) -> np.ndarray:
-    """The model of one run; ``honest_D`` is what is learnt without hostile users."""
+    """The model of one run; ``honest_D`` is the model without hostile users."""
     plan, source = world.plan, Randomness(seed)
     generator = np.random.default_rng([11, seed])
     names_N = generator.integers(2**63, size=plan.users, dtype=np.uint64)

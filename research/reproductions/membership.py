@@ -75,7 +75,7 @@ def shadow_runs(epsilon: float | None, runs: int, seed: int) -> Shadows:
 
 
 def scores(shadows: Shadows, attack: str) -> np.ndarray:
-    """Of each user in each run, larger where the attacker thinks "in"; (S, N)."""
+    """The attacker's score for each user in each run, larger for "in"; (S, N)."""
     if attack == "loss threshold":
         return -shadows.loss_SN
     ratio_SN = np.zeros(shadows.logit_SN.shape)

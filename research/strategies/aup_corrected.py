@@ -150,7 +150,7 @@ class AupCorrected(SteppedStrategy):
         self.failed_tests = 0
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """One row a user."""
+        """The shapes of one row per user."""
         return contributions.shapes(len(self.optimizer.theta))
 
     def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:

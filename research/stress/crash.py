@@ -47,7 +47,7 @@ _PATIENCE = 300.0  # seconds for a process to reach its next round
 
 @dataclass(frozen=True)
 class Left:
-    """What a run had left on disk when it was killed, or at its end."""
+    """The files of a run on disk when it was killed, or at its end."""
 
     charges: int
     charged: int  # distinct rounds
@@ -155,7 +155,7 @@ def _murmuration(arguments: list[str], log: str) -> None:
 
 
 def _wait_for(process: BaseProcess, ledger: Path, charges: int, log: Path) -> None:
-    """Until the ledger has so many charges, or the process has ended well."""
+    """Wait until the ledger has this number of charges, or the process has ended well."""
     deadline = time.monotonic() + _PATIENCE
     while process.is_alive() and time.monotonic() < deadline:
         if ledger.exists() and ledger.read_bytes().count(b"\n") > charges:

@@ -109,11 +109,11 @@ class Bound:
     Attributes:
         source: paper and theorem.
         side, norm: lower or upper; ``l2`` or the semi-norm of Σ_D.
-        place: who randomizes: ``central`` (a trusted server) or ``local``.
+        place: of the randomization: ``central`` (a trusted server) or ``local``.
         formula: as evaluated.
         value: without constants, and without logarithms where the paper hides them.
-        measures: what of the error: its mean, its root mean square, or a quantile.
-        adjacency: for which neighbours ε is meant.
+        measures: the statistic of the error: its mean, its root mean square, or a quantile.
+        adjacency: of ε.
         proved: with the constants of the proof; None where there are none.
         applies: whether ε and δ are ones it is stated for.
         note: assumptions beyond bounded features and θ*, and where the print is not followed.
@@ -132,7 +132,7 @@ class Bound:
     note: str = ""
 
     def row(self) -> dict[str, Any]:
-        """For tables and JSON; ``kind`` says what ``value`` is."""
+        """The row for tables and JSON; ``kind`` is that of ``value``."""
         return {**asdict(self), "kind": "rate without constants"}
 
 

@@ -88,10 +88,10 @@ class ConfidenceSet:
 
 @dataclass(frozen=True, eq=False)
 class Pessimistic:
-    """What eq. 9 comes to.
+    """The solution of eq. 9.
 
     Attributes:
-        chance_SA: with what probability each response is given to each prompt.
+        chance_SA: the probability of each response to each prompt.
         value: its expected reward under the worst θ of the set.
         slack: no policy's value is more than this above it.
     """

@@ -65,7 +65,7 @@ class LaplaceSum:
 
     @property
     def scale(self) -> Fraction:
-        """That of the noise, in steps of the grid."""
+        """The scale of the noise, in steps of the grid."""
         furthest = self.clip.sensitivity(self.adjacency) * math.sqrt(self.dimension)
         return Fraction(furthest / self.clip.step * (1.0 + 1e-12)) / Fraction(self.epsilon)
 
@@ -87,7 +87,7 @@ class LaplaceSum:
 
 @dataclass(frozen=True, kw_only=True)
 class LaplacePlan(CohortPlan):
-    """Sums with noise of so many clip norms, over √D."""
+    """Sums with noise of ``noise_multiplier`` clip norms, over √D."""
 
     clip: UserClip
     dimension: int

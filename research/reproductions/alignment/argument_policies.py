@@ -75,17 +75,17 @@ class Plan:
     """Sizes and settings of a comparison.
 
     Attributes:
-        steps: the steps that are tried, by the way in which a policy learns: learning rates; of
-            ``align`` how many steps it takes.
+        steps: the steps that are tried, by way of training: learning rates; of ``align`` the number
+            of steps.
         epsilons: the last is next to no noise.
         seeds: of policies.
-        judged, choosing, climbing: how many questions are for each.
+        judged, choosing, climbing: the number of questions for each.
         samples: answers of a policy to each.
         judges: features of the judges, beside length alone.
         rounds, cohort, group_size: of policies.
-        lora: what of the base they change.
-        climbs: what is special about ``align``, beside its number of steps.
-        features, reward_rounds, reward_cohort: of the rewards that it climbs.
+        lora: of their adapters.
+        climbs: further settings of ``align``.
+        features, reward_rounds, reward_cohort: of the rewards that it optimizes.
         workers: processes; None: one for each core.
     """
 
@@ -134,7 +134,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Cell:
-    """One policy: in which way it learns, at which ε, with which step and seed."""
+    """One policy: its way of training, ε, step and seed."""
 
     way: str
     epsilon: float
@@ -149,8 +149,7 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """A policy's answers, (P, N), and by how many nats these are likelier under it than
-    under its base, on average over answers."""
+    """A policy's answers, (P, N), and their mean log-ratio to its base, in nats."""
 
     answers: Sequence[Sequence[Answer]]
     log_ratio: float
@@ -284,7 +283,7 @@ def policies(data: Path, base: str, folder: Path, plan: Plan) -> dict[Cell, Made
 
 
 def make(task: Task) -> Made:
-    """Make one policy, or read what is kept of it."""
+    """Train one policy, or read its stored result."""
     cell, plan = task.cell, task.plan
     figures = task.folder / "figures" / f"{cell.name}.json"
     prompts = requests(plan.written)

@@ -80,7 +80,7 @@ def _file(folder: Path, sample: int) -> Path:
 
 
 def _write(path: Path, rows: Sequence[dict[str, object]]) -> None:
-    """All rows or none: a file that is there is whole."""
+    """Write all rows or none: an existing file is complete."""
     partial = path.with_suffix(".partial")
     lines = (json.dumps(row) + "\n" for row in rows)
     partial.write_text("".join(lines), encoding="utf-8")

@@ -70,12 +70,12 @@ class Plan:
         features: that rewards read; for each there is also a gold reward, which judges all.
         epsilons: None is without privacy, and comes last.
         seeds: of rewards.
-        prompts: how many of the public questions.
-        best_of: of how many answers a reward chooses; the last is how many there are.
+        prompts: the number of public questions.
+        best_of: the numbers of answers from which a reward chooses; the last is that of all.
         rounds, cohort: of rewards and gold rewards.
-        heads: what `--train head` is given beside the base, by name: rewards of which only how
-            often they are right is measured.
-        beside: pairs of features whose vectors stand side by side, measured alike; length is in
+        heads: settings of `--train head` beside the base, by name: rewards of which only the
+            accuracy is measured.
+        beside: pairs of features whose vectors are concatenated, measured likewise; length is in
             the first.
     """
 
@@ -140,11 +140,11 @@ class Rewards:
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Who says which answer wins.
+    """A judge of answers.
 
     Attributes:
-        name: whose features it reads.
-        seen: how often it is right about other people, on the debates that it knows.
+        name: of the features that it reads.
+        seen: its accuracy on other people, in debates of its training.
         unseen: the same, on others.
         gain_PN: its reward of each answer of the pool over that of the base's first one.
     """
@@ -174,7 +174,7 @@ class Pool:
 
     @cached_property
     def longer_PN(self) -> np.ndarray:
-        """By how many characters an answer is longer than the base's first one."""
+        """The length of an answer less that of the base's first one, in characters."""
         first_P1 = np.array([[len(answer.response)] for answer in self.first])
         return self.per_answer(lambda answer: len(answer.response)) - first_P1
 

@@ -69,9 +69,9 @@ class Plan:
     """Sizes and settings.
 
     Attributes:
-        layers: behind how many layers states are read; beyond a base's last they are left out.
+        layers: the layers after which states are read; those beyond a base's last are left out.
         epsilons: None is without privacy.
-        seeds: of who is held out, cohorts and noise.
+        seeds: of the hold-out, cohorts and noise.
         rounds, cohort: of each reward.
     """
 

@@ -74,7 +74,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run: which layers learn, at which ε, with which step and seed."""
+    """One run: its trained layers, ε, step and seed."""
 
     layers: str
     epsilon: float

@@ -85,11 +85,11 @@ _PAIRS_WITHIN = 0.95
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many users with how many judgements, and who takes part in how many rounds.
+    """Numbers of users, judgements, participants and rounds.
 
     ``cohort`` and ``epochs`` are Table 5's; ``cohort_as_run`` is that of AUP as run. ``features``
-    are those of `murmuration run`; `hashing` with length as it counted by default when what is
-    committed of these reruns was measured.
+    are those of `murmuration run`; `hashing` with the definition of length that was the default
+    when the committed results were measured.
     """
 
     users: int
@@ -101,7 +101,7 @@ class Sizes:
 
     @property
     def rounds(self) -> int:
-        """So many that everybody takes part ``epochs`` times, on average."""
+        """The number of rounds in which each user takes part ``epochs`` times, on average."""
         return max(1, self.epochs * self.users // self.cohort)
 
 
@@ -117,7 +117,7 @@ class Learnt:
 def judged(
     users: int, each: int, seed: int, split: str = "train", kind: str = HASHING
 ) -> PairExamples:
-    """Users of the embedded population with exactly so many judgements each, none of them a tie."""
+    """Users of the embedded population with exactly ``each`` judgements each, without ties."""
     population = Population(
         users=users,
         test_users=users,
@@ -131,7 +131,7 @@ def judged(
 
 
 def judged_in_training(users: int, each: int, seed: int, kind: str = HASHING) -> PairExamples:
-    """Those whom a seed's rewards are learnt from."""
+    """The users on whom a seed's rewards are trained."""
     return judged(users, each, _TRAINED + seed, kind=kind)
 
 
@@ -199,7 +199,7 @@ class People:
         return self._made(strategy.optimizer.result_D, strategy.rounds_done)
 
     def settings(self, name: str, epsilon: float | None) -> RunConfig:
-        """Of a run of any but randomized response."""
+        """The settings of a run of any strategy except randomized response."""
         sizes, given = self.sizes, dict(_STRATEGY[name])
         if name == EVERYBODY:
             sizes = replace(sizes, cohort=sizes.users)

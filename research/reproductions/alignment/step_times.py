@@ -100,7 +100,7 @@ def timed(steps: int, clock: Callable[[], float] = time.perf_counter) -> Seconds
 
 
 def halved() -> int:
-    """Of how many users the half that one phase of published AUP has is ``USERS``."""
+    """The number of users of which one phase of published AUP has ``USERS``."""
     keys_N = np.array([user_key(f"user {user}") for user in range(4 * USERS)], dtype=np.uint64)
     return int(np.flatnonzero((phase_of(keys_N, 1) == 1).cumsum() == USERS)[0]) + 1
 

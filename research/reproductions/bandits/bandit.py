@@ -70,7 +70,7 @@ class Bandit:
 
 @dataclass(frozen=True)
 class Channel:
-    """How labels are protected: ``none``, in the ``centre`` or ``local``; the last two at ε."""
+    """The protection of labels: ``none``, in the ``centre`` or ``local``; the last two at ε."""
 
     kind: str
     epsilon: float = math.inf

@@ -208,8 +208,9 @@ def remarks(rows: Rows) -> list[str]:
 
 
 def plot(rows: Rows) -> Figure:
-    """Both errors against n, c(ε) and α: a row of panels for each error; dotted: the bound's
-    exponents."""
+    """A plot of both errors against n, c(ε) and α: a row of panels for each error; dotted: the
+    bound's exponents.
+    """
     figure = Figure(figsize=(10.0, 6.0), layout="constrained")
     panels = figure.subplots(2, 3)
     points = where(rows, error=None)

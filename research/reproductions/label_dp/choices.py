@@ -42,7 +42,7 @@ EXPONENTS = {"n": -0.5, "responses": 1.0, "epsilon": 1.0}
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of a sweep: which of the three varies, and all three."""
+    """One point of a sweep: the name of the one of three numbers that varies, and all three."""
 
     varied: str
     n: int

@@ -47,7 +47,7 @@ VARIED = ("n", "dimension", "epsilon")
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of a sweep: which of the three varies, and all three."""
+    """One point of a sweep: the name of the one of three numbers that varies, and all three."""
 
     varied: str
     n: int

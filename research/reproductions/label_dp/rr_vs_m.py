@@ -41,7 +41,7 @@ FIXED_JUDGEMENTS, FIXED_USERS = "{:,} judgements in all", "{:,} users"
 
 @dataclass(frozen=True)
 class _Trial:
-    """One population: users with so many judgements each."""
+    """One population: users with a number of judgements each."""
 
     held: str
     users: int

@@ -172,7 +172,9 @@ def asked(users: int, seed: int) -> list[np.ndarray]:
 def _sums(
     people: list[np.ndarray], loss_KP: np.ndarray, cap: int, sizes: Sequence[int]
 ) -> list[tuple[np.ndarray, int]]:
-    """The sums (P,) of the first so many people, and how many users or judgements they are of."""
+    """The sums (P,) of the first people, for each of ``sizes``, and the number of users or
+    judgements in each.
+    """
     made = mechanism(1.0, ADJACENCIES[0], cap)  # neither matters to what is contributed
     total_P, units, result = np.zeros(POLICIES), 0, {}
     for count, kinds_J in enumerate(people, start=1):

@@ -201,9 +201,9 @@ def chipo_selfplay(
     """Rows ``channel, epsilon, algorithm, scale, iterations, gap_mean, gap_sd, below_first,
     below_first_low, below_self_play, below_self_play_low, below_self_play_high``.
 
-    ``below_first``: how much smaller the gap is than after the fewest iterations, and
-    ``below_self_play`` than self-play's after as many; with ends of the intervals, None where there
-    is nothing to compare. ``quick``: 6 seeds, up to 100 iterations.
+    ``below_first``: the gap after the fewest iterations less this one, and ``below_self_play``
+    self-play's after equally many less this one; with ends of the intervals, None if there is no
+    comparison. ``quick``: 6 seeds, up to 100 iterations.
     """
     if quick:
         seeds, iterations = min(seeds, 6), [count for count in iterations if count <= 100]
@@ -268,7 +268,7 @@ def own_scales(ell_RAA: np.ndarray, iterations: int) -> dict[str, float]:
 
 
 def _paired(name: str, other_R: np.ndarray, gap_R: np.ndarray) -> dict[str, float | None]:
-    """Columns for the mean of how much smaller a gap is than another, and its 95 % interval."""
+    """Columns for the mean difference of two gaps, and its 95 % interval."""
     less_R = other_R - gap_R
     if other_R is gap_R:
         return {name: None, f"{name}_low": None, f"{name}_high": None}

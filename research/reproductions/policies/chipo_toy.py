@@ -73,8 +73,8 @@ def chipo_toy(
     ``method, n, best_beta, best_gap, times_chipo, above_chipo, above_chipo_low``.
 
     ``gap``: J(π*) − J(π), the true expected reward that a policy misses. ``best_beta`` is chosen
-    with hindsight, for each method. ``above_chipo``: how much more is missed than with χPO at its
-    best β, mean over repetitions, and the lower end of its 95 % interval (paired, Student's).
+    with hindsight, for each method. ``above_chipo``: the gap less that of χPO at its best β, mean
+    over repetitions, and the lower end of its 95 % interval (paired, Student's).
     """
     if quick:
         sizes, repetitions = _PANELS, 8

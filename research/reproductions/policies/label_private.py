@@ -76,8 +76,9 @@ def label_private(
     """Rows ``epsilon, method, step, tuned_win_rate, chosen`` of each step that was tried; then rows
     ``epsilon, method, step, win_rate_mean, win_rate_sd, unreadable, true_labels``.
 
-    ``win_rate`` is over the reference; ``sd`` is over seeds. ``true_labels`` is how many true ones
-    tell as much as what was stated, pairs · (1 − 2·flip)². Rows without ε are of true labels.
+    ``win_rate`` is over the reference; ``sd`` is over seeds. ``true_labels`` is the number of true
+    labels with the same information as the stated ones, pairs · (1 − 2·flip)². Rows without ε are
+    of true labels.
     """
     texts, steps = 16_000, STEPS
     if quick:

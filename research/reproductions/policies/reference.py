@@ -87,7 +87,7 @@ def _whole(folder: Path) -> bool:
 
 
 def _make(folder: Path, exchanges: list[tuple[str, str, str]]) -> None:
-    """Train one, with a bar on stderr where somebody is looking."""
+    """Train a reference, with a progress bar on stderr if it is a terminal."""
     console = Terminal(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("reference", total=None)

@@ -117,8 +117,8 @@ def selfplay_written(
     ``epsilon, method, step, beta, gap_mean, gap_interval, below_mean, below_interval, wins_mean,
     wins_interval, unreadable`` and a share of each kind.
 
-    ``below``: by how much self-play's gap is smaller than that row's, paired by seed. Rows without
-    ε are of true labels. ``quick``: two seeds of a reference with little text, and one setting.
+    ``below``: that row's gap less self-play's, paired by seed. Rows without ε are of true labels.
+    ``quick``: two seeds of a reference with little text, and one setting.
     """
     texts, settings = EXCHANGES, SETTINGS
     if quick:

@@ -36,7 +36,7 @@ STEPS, TUNING_SEED = (0.03, 0.1, 0.3), 500_000
 
 
 class Won(NamedTuple):
-    """Of a policy's answers: the share that wins over the reference's, and the unreadable share."""
+    """The share of a policy's answers that wins over the reference's, and the unreadable share."""
 
     wins: float
     unreadable: float

@@ -33,12 +33,12 @@ _TOP = 10
 
 @dataclass(frozen=True, eq=False)
 class PeoplesVotes:
-    """Votes of people on boards of different length.
+    """Votes of people on leaderboards of different length.
 
     Attributes:
-        votes: with places of items within their board.
-        board_V: on which board each is.
-        items_B: how many items each board has.
+        votes: with indices of items within their leaderboard.
+        board_V: the leaderboard of each.
+        items_B: the number of items of each leaderboard.
     """
 
     votes: Votes

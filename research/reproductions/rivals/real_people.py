@@ -69,7 +69,7 @@ class Plan:
 
     Attributes:
         tuned_at: the ε at which settings are chosen.
-        settings: how many of each strategy's budget are tried; 0: all.
+        settings: the number of each strategy's budget that are tried; 0: all.
     """
 
     features: Sequence[str] = ("minilm", "hashing", "smollm2")
@@ -120,7 +120,7 @@ class Runs:
 
 
 class Contest:
-    """All strategies on one kind of features of a file's judgements."""
+    """The comparison of all strategies on one kind of features of a file's judgements."""
 
     def __init__(self, judgements: Judgements, features: str, plan: Plan, runs: Runs) -> None:
         self._judgements, self._features, self._plan, self._runs = judgements, features, plan, runs

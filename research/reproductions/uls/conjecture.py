@@ -119,7 +119,7 @@ def renyi_divergence(trials: int, probability: float, sigma: float, order: float
 
 
 def remarks(rows: Rows) -> list[str]:
-    """In how many cases it holds, and where it does not."""
+    """Sentences on the number of cases in which it holds, and where it does not."""
     failed = where(rows, holds=False)
     remark = f"{len(rows) - len(failed)} of {len(rows)} cases hold."
     if failed:

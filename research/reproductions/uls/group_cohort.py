@@ -136,10 +136,10 @@ def group_cohort(
     """Rows of two kinds; means have intervals over seeds.
 
     ``epsilon, group_size, cohort, clip, noise, rate, error`` of each pair. ``strategy, regret,
-    difference``: by how much the error of the pair that a strategy takes is above that of the best
-    pair of its budget, and Estimate-and-Double's regret less this: for each ``compute`` over all ε,
-    for each ``epsilon`` over all budgets, and over everything; with a ``verdict`` where there is a
-    claim. ``quick``: 256 users with 8 judgements, two seeds, two ε, one step size.
+    difference``: the error of the pair that a strategy takes less that of the best pair of its
+    budget, and Estimate-and-Double's regret less this: for each ``compute`` over all ε, for each
+    ``epsilon`` over all budgets, and over everything; with a ``verdict`` where there is a claim.
+    ``quick``: 256 users with 8 judgements, two seeds, two ε, one step size.
     """
     if quick:
         users, each, seeds = min(users, 256), min(each, 8), min(seeds, 2)
@@ -199,7 +199,7 @@ def group_cohort(
 def _regrets(
     losses: Losses, space: Space, norms: GroupNorms, multiplier: estimate_and_double.Multiplier
 ) -> dict[str, np.ndarray]:
-    """By how much each strategy's pair is worse than the best pair of the budget, (S,)."""
+    """The error of each strategy's pair less that of the best pair of the budget, (S,)."""
     mean = {point: float(loss_S.mean()) for point, loss_S in losses.items()}
     same = [point for point in losses if point.compute == space.compute]
     best_S = losses[min(same, key=mean.__getitem__)]
@@ -221,7 +221,7 @@ def greedy_oracle(space: Space, loss: Callable[[Point], float]) -> Point:
     """The end point of the paper's "greedy local oracle", which doubles whichever of the two leads
     to the smaller true ``loss``.
 
-    A yardstick for local strategies; nobody can compute it without training at every point. Like
+    A yardstick for local strategies; it cannot be computed without training at every point. Like
     the paper's it uses the whole budget, whether or not that helps.
     """
     point = space.start

@@ -94,7 +94,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Setting:
-    """One point of the figures, for one algorithm; ε = 0 stands for none."""
+    """One point of the figures, for one algorithm; ε = 0 stands for no privacy."""
 
     algorithm: str
     diversity: str
@@ -235,8 +235,8 @@ class Plan:
     """An algorithm's use of its compute.
 
     Attributes:
-        group_size: texts of a drawn user; None: texts are drawn, of whomever.
-        drawn: how many users or texts are drawn, on average.
+        group_size: texts of a sampled user; None: texts are sampled, whatever their user.
+        drawn: the expected number of users or texts sampled.
         sigma: noise in units of the clip norm.
         length: the median length of their gradients, of other people.
     """
@@ -315,7 +315,7 @@ class People:
 
     @classmethod
     def draw(cls, base: Base, sizes: Sizes, diversity: str, seed: int) -> "People":
-        """Nobody is in the people of two seeds."""
+        """Draw people; those of two seeds are disjoint."""
         return cls(
             *(
                 base.texts(written(users, sizes, diversity, 2 * seed + place), sizes.tokens)
@@ -454,7 +454,7 @@ def _claims(losses: Losses, diversity: str) -> Iterator[dict[str, Any]]:
 
 
 def verdict(row: Row) -> str:
-    """By the rule."""
+    """The verdict by the rule."""
     mean, wide = row["difference_mean"], row["difference_interval"]
     if wide is None or abs(mean) <= wide:
         return "undecided"

@@ -38,7 +38,7 @@ ELS = "ELS"
 
 @dataclass(frozen=True)
 class Setting:
-    """One point of a sweep: which of the three was varied, and all three."""
+    """One point of a sweep: the name of the one of three numbers that varies, and all three."""
 
     varied: str
     epsilon: float = 1.0

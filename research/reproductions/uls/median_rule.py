@@ -87,7 +87,7 @@ class Users:
         return cls(np.where(agrees_J[:, None], x_JD, -x_JD), counts_U)
 
     def examples(self) -> PairExamples:
-        """As strategies train on them."""
+        """The examples on which strategies train."""
         start_U = torch.from_numpy(np.concatenate([[0], np.cumsum(self.counts_U)]))
         x_RD = torch.tensor(self.x_JD, dtype=torch.float32)
         return PairExamples(x_RD, torch.ones(len(x_RD)), start_U)

@@ -99,7 +99,7 @@ class Crowd:
         return cls(np.where(agrees_UJ[..., None], x_UJD, -x_UJD))
 
     def examples(self) -> PairExamples:
-        """As strategies train on them."""
+        """The examples on which strategies train."""
         users, each, dimension = self.x_UJD.shape
         x_RD = torch.tensor(self.x_UJD.reshape(-1, dimension), dtype=torch.float32)
         return PairExamples(x_RD, torch.ones(len(x_RD)), torch.arange(0, users * each + 1, each))

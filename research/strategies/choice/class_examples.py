@@ -136,7 +136,7 @@ class PolicyClass:
         }
 
     def policy(self, place: int) -> LanguageBase:
-        """One of them, loaded; the last one is kept, and no other."""
+        """A policy of the class, loaded; only the last one stays in memory."""
         if self._loaded is None or self._loaded[0] != place:
             self._loaded = None  # before another takes its memory
             policy = self.policies[place]
@@ -226,7 +226,7 @@ class PolicyClass:
         save_language_model(folder, chosen, np.zeros(0), model, options)
 
     def unrounded(self, place: int) -> LanguageBase:
-        """One of them in float32, to be saved."""
+        """A policy of the class in float32, for saving."""
         return LanguageBase(replace(self._settings(self.policies[place]), dtype="float32"))
 
     def _settings(self, policy: Policy) -> BaseSettings:
@@ -236,7 +236,7 @@ class PolicyClass:
         )
 
     def _check(self, policy: Policy) -> None:
-        """That what is there is what was committed, and speaks as the reference does."""
+        """Check that a policy is the one committed, and has the reference's tokens."""
         with _naming(policy):
             result = contents_of(policy.path).digest
             if result != policy.digest:
@@ -310,7 +310,7 @@ class ClassExamples:
 
     @property
     def kind(self) -> Kind:
-        """Of the judgements."""
+        """The kind of the judgements."""
         return self.judged.kind
 
     @property
@@ -352,7 +352,7 @@ class ClassExamples:
         return replace(self, judged=self.judged.select(users_S))
 
     def in_public(self) -> Self:
-        """The same, declared public: texts share batches."""
+        """The same examples, declared public: texts share batches."""
         return replace(self, judged=replace(self.judged, public=True))
 
     def measure(self, users_S: np.ndarray) -> None:

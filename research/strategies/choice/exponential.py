@@ -67,9 +67,9 @@ from murmuration.strategies.spec import (
 
 @dataclass(frozen=True)
 class ChoicePlan:
-    """What is chosen by, among what, and what that costs.
+    """The mechanism of a choice, the class, and the cost.
 
-    ``digest`` is that of the class; ``mechanism`` knows how many policies there are.
+    ``digest`` is that of the class; ``mechanism`` has the number of policies.
     """
 
     mechanism: ExponentialMechanism
@@ -79,7 +79,7 @@ class ChoicePlan:
 
     @property
     def charges(self) -> dict[Event, int]:
-        """One choice."""
+        """The event of one choice."""
         return {self.mechanism.event: 1}
 
     @property
@@ -116,8 +116,9 @@ def client_update(
 
 
 def most_of_one(number: Number) -> float:
-    """One user's part of a sum, at most, in spans: one under each policy but the one that is best
-    for them."""
+    """The bound on one user's part of a sum, in spans: one for each policy except the user's
+    best.
+    """
     return math.sqrt(max(1.0, number("policies", math.inf) - 1.0))
 
 
@@ -136,11 +137,11 @@ class Exponential(CohortStrategy):
     optimizer: SolvedModel
 
     def steps(self) -> Mapping[str, float]:
-        """That of losses."""
+        """The grid step of losses."""
         return {"sum": 1.0 / STEPS}
 
     def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
-        """Whole numbers that so many users can have."""
+        """True for whole numbers that ``users`` users can have."""
         return self.plan.mechanism.is_valid(sums["sum"] * STEPS, users)
 
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
@@ -202,7 +203,7 @@ def pure_epsilon(
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
-    """One choice, from settings and the class that the features describe."""
+    """The strategy of one choice, from settings and the class that the features describe."""
     config, own = context.config, context.config.of(ExponentialSettings)
     if context.participants.registry.randomized:
         raise InputError(f"labels here went through randomized response: {_TRUE_LABELS}")

@@ -59,7 +59,7 @@ _MOST_EPSILON = 500.0
 
 
 def span_of(r_max: float) -> float:
-    """4·tanh(``r_max``): by how much (tanh(z/2) − y)² can differ over |z| ≤ 2·``r_max``, y = ±1.
+    """4·tanh(``r_max``): the largest difference of (tanh(z/2) − y)² over |z| ≤ 2·``r_max``, y = ±1.
 
     Less than the 4 of Zhou et al. 2025, whose clip allows no more either.
     """
@@ -81,19 +81,19 @@ class ExponentialMechanism:
 
     Formal guarantee: one ``choose`` is the event ``self.event`` under ``adjacency``, provided that
     the choices do not depend on the data, that each user's part of the sum came from
-    ``contribution``, and that the losses it was given are a function of that user's judgements and
-    of nothing else: not of who else was in a batch, which moves last digits. At item level one
-    judgement costs ``epsilon``, and ``event`` is of a user, who has up to ``cap`` of them; that is
-    exact for a user as well, not a bound.
+    ``contribution``, and that its losses are a function of that user's judgements alone: not of
+    other users in a batch, which move last digits. At item level one judgement costs ``epsilon``,
+    and ``event`` is of a user, who has up to ``cap`` of them; that is exact for a user as well, not
+    a bound.
 
     Attributes:
         epsilon: of a user, or at item level of one judgement.
-        span: by how much the losses of one judgement can differ between choices, as from
-            ``span_of``; what differs by more is cut off.
+        span: the largest difference of one judgement's losses between choices, as from ``span_of``;
+            larger ones are clipped.
         choices: P.
         adjacency: the relation between neighbouring data sets.
         cap: 0 at user level, where a user counts as the mean of their judgements. At item level
-            each judgement counts by itself, the first so many of a user. There ``epsilon`` is of a
+            each judgement counts by itself, the first ``cap`` of a user. There ``epsilon`` is of a
             judgement that keeps its place: where one comes or goes, the next moves up under the
             cap, two vectors change, and it costs up to twice that.
         rule: of the choice.
@@ -131,7 +131,7 @@ class ExponentialMechanism:
 
     @property
     def rate(self) -> Fraction:
-        """By how much a step of a sum lowers the logarithm of a choice's probability."""
+        """The decrease of the logarithm of a choice's probability per step of its sum."""
         return Fraction(self.epsilon) / (STEPS * self.adjacency.vectors_changed)
 
     def contribution(self, losses_JP: np.ndarray) -> np.ndarray:
@@ -185,7 +185,7 @@ class ExponentialMechanism:
         return result_P
 
     def expected_gap(self, sum_P: np.ndarray) -> float:
-        """By how much what is chosen loses more than the best, on average. Not for release.
+        """The expected loss of the choice less that of the best. Not for release.
 
         In the unit of losses, summed over users (at item level over judgements).
         """

@@ -32,17 +32,17 @@ _UNKNOWN = "take the folder as its run left it, or leave the policy out"
 
 
 def commit(file: Path, named: Iterable[str], public: bool = False) -> tuple[str, list[Policy]]:
-    """Write the class of some models to a file; its digest, and the policies.
+    """Write the class of some models to a file; returns its digest, and the policies.
 
     Args:
-        file: where to; must not be there.
+        file: its path; must not exist.
         named: folders or hub names, or NAME=FOLDER. A folder that a run calls ``model`` goes by
             the run's name.
-        public: declares that those whose folders name no run were made from nobody's data, or from
-            data that is public.
+        public: declares that those whose folders name no run were made without users' data, or from
+            public data.
 
     Raises:
-        InputError: names what cannot be part of a class, and why.
+        InputError: a model cannot be part of a class; the message has the reason.
     """
     policies = [_committed(text, public) for text in named]
     return write_class(file, policies), policies

@@ -21,14 +21,14 @@ _AT = "#"
 
 @dataclass(frozen=True)
 class Policy:
-    """One of a class.
+    """A policy of a class.
 
     Attributes:
-        name: by which it is told.
+        name: its name in the class.
         path: its folder, or a hub name.
-        digest: SHA-256 of what decides what it says (`checkpoint.digest_of`).
+        digest: SHA-256 of everything that decides its output (`checkpoint.digest_of`).
         lineage: heads of the ledgers of the runs that it came from, as its folder has them.
-        public: whether it was declared that it, or what it came from, cost nobody anything.
+        public: whether it was declared to have no privacy cost.
     """
 
     name: str

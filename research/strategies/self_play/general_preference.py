@@ -51,8 +51,8 @@ class GeneralPreference:
 
         Args:
             pairs: N of a response that is stated to be preferred, and the other one.
-            contrast_N: by how much likelier the true statement is than the other; 1 of a true
-                label, and 1/c(ε) of one behind randomized response.
+            contrast_N: the probability of the true statement less that of the other; 1 for a true
+                label, and 1/c(ε) for one behind randomized response.
             features: hashed n-grams if not given.
         """
         features = features or HashingFeatures()

@@ -71,7 +71,7 @@ class PlayedPairs(PolicyExamples):
         weight_N: np.ndarray,
         model: PreferenceModel,
     ) -> np.ndarray:
-        """As what it extends, of that loss. In units of H: divided by (1 + 1/η)²."""
+        """As in the base class, for this loss. In units of H: divided by (1 + 1/η)²."""
         del model
         ratio_NK = torch.from_numpy(score_R - self.reference_T[texts_R]).view(-1, 2)
         ratio_NK.requires_grad_(True)
@@ -87,7 +87,7 @@ class SelfPlay:
 
     Attributes:
         iterations: T.
-        pairs: how many the reference writes.
+        pairs: the number that the reference generates.
         fit: of one iteration.
 
     Raises:
@@ -161,7 +161,7 @@ class SelfPlay:
 
 
 def _pairs(prompts: Sequence[str], first: Sequence[str], second: Sequence[str]) -> Judgements:
-    """Responses of nobody, as judgements whose order says nothing."""
+    """Responses as judgements of a nominal user, whose order is meaningless."""
     return Judgements(
         user_ids=("nobody",),
         start_U=np.array([0, len(prompts)]),
