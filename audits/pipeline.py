@@ -270,7 +270,7 @@ def _directions(pairs: tuple[tuple[str, str], ...]) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def _runs(task: Task) -> tuple[Outcome, ...]:
-    """The number of runs needed for the task's trials, run."""
+    """All runs needed for the task's number of trials."""
     return tuple(run_canaries(task, n) for n in range(max(1, 2 * task.trials // _CANARIES)))
 
 
