@@ -1,7 +1,7 @@
 """From a reward to a policy: climb it on public prompts, and watch what that is worth.
 
 Post-processing: the reward was released with a promise, prompts are public, and nothing else is
-read. What comes out costs nobody anything further, so its card carries the reward's promise.
+read. The result has no further privacy cost, so its card states the reward's guarantee.
 
 A folder ``OUT`` holds:
 

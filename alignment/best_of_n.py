@@ -3,7 +3,7 @@
 How far that moves from the model that writes is bounded, whatever the reward: its Kullback-Leibler
 divergence from the model, for each prompt, is at most ln n − (n − 1)/n. (Beirami et al. 2024,
 "Theoretical guarantees on the best-of-n alignment policy", Theorem 3.1; with few different answers
-it is smaller.) Choosing reads nobody's data: it is post-processing of a released reward.
+it is smaller.) Choosing uses no private data: it is post-processing of a released reward.
 
 From one pool of N answers to a prompt every n ≤ N can be judged without drawing anew. Of all
 C(N, n) subsets of size n, the k-th lowest reward is the highest in C(k − 1, n − 1); so the mean,

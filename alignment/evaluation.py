@@ -1,4 +1,4 @@
-"""How good a policy's answers are, and how far it has gone from its reference for that.
+"""Evaluation of a policy's answers: their reward, and the divergence from the reference.
 
 Of the same public prompts each time, by draws that depend on seed and step alone: the reward that
 is climbed (the proxy), a true reward that was not, and the divergence from the reference.

@@ -1,4 +1,4 @@
-"""Who says which of two answers is better: a truth, a reward model, or a language model.
+"""Judges of two answers: a truth, a reward model, or a language model.
 
 Another package brings one by an entry point ``murmuration.judges``, which leads to a function of no
 arguments that gives a ``Judge``: a class, most often.

@@ -1,4 +1,5 @@
-"""How likely answers are, token by token, under a policy whose LoRA layers may be its last alone.
+"""Log-likelihoods of answers, token by token, under a policy with LoRA in its last layers or in
+all.
 
 A policy, its reference and the policy that is to be changed read the same answers. What is below
 the first layer that LoRA changes is the same of all three: it is computed once. Of the words known

@@ -7,11 +7,11 @@ a simulation, what its users were shown (``sims.runtimes.shown_prompts``).
 
 Such a file is refused, and not filtered: what is left out silently would make all that follows, the
 policy, the answers, depend on private data, and a comparison with the file would reveal which
-prompts were users'. The comparison is exact and charged to nobody: a refusal states the number of
-such prompts and their place, to the operator only, who holds the run's folder. (The output itself
-reveals that nothing was refused. To avoid that, declare the prompts public beforehand: then nothing
-is compared.) It recognises a prompt by its letters and digits; one that was worded otherwise is not
-recognised.
+prompts were users'. The comparison is exact and charged to no ledger: a refusal states the number
+of such prompts and their place, to the operator only, who holds the run's folder. (The output
+itself reveals that nothing was refused. To avoid that, declare the prompts public beforehand: then
+nothing is compared.) It recognises a prompt by its letters and digits; one that was worded
+otherwise is not recognised.
 """
 
 from collections.abc import Iterator, Sequence

@@ -2,8 +2,8 @@
 
 A private reward is right about answers like those that people judged, and a policy that climbs it
 leaves those: to length without end, to words that happen to have large weights, to whatever noise
-has made attractive. Guards are fitted to the reference's own answers to public prompts, so they
-touch nobody's data and cost no privacy:
+has made attractive. Guards are fitted to the reference's own answers to public prompts, so they use
+no private data and have no privacy cost:
 
 - **centred**: of each prompt the mean reward of the reference's answers is taken off, so that a
   prompt whose answers all score high is worth no more than another;
@@ -13,10 +13,12 @@ touch nobody's data and cost no privacy:
   reference's mean for the prompt; ``match`` takes off what length alone explains of the reward of
   the reference's answers (least squares on log words, within prompts), so that longer is no better;
 - **pessimism**: of language models it takes off Γ standard deviations of the last rounds' rewards
-  (``alignment.iterates``); of linear heads Γ·‖φ − φ̄‖ in the norm of (Σ + λI)⁻¹, as in equation 9 of
+  (``alignment.iterates``); of linear heads Γ·‖φ − φ̄‖ in the norm of (Σ + λI)⁻¹, as in equation 9
+  of
   Chowdhury et al. on label-private rewards, so that directions which the reference hardly ever
   writes are not climbed. There Σ is of the judgements. Those are private here, so Σ is of the
-  reference's answers to public prompts, φ̄ their mean for the prompt and λ the mean of Σ's diagonal;
+  reference's answers to public prompts, φ̄ their mean for the prompt and λ the mean of Σ's
+  diagonal;
   the norm is counted in its mean over those answers. It says how unusual an answer is, and is no
   confidence bound.
 

@@ -1,8 +1,8 @@
 """Supervised fine-tuning before a reward is climbed: on public demonstrations, with our templating.
 
-What is learnt is the next token of each answer, its end included, after its prompt, whose tokens
-are not scored: the mean over the tokens of a step. LoRA layers are trained, in θ's units as by
-`preference.language.policy_fit`, and saved as an adapter. A policy that is trained on top of an
+The model is trained on the next token of each answer, its end included, after its prompt, whose
+tokens are not scored: the mean over the tokens of a step. LoRA layers are trained, in θ's units as
+by `preference.language.policy_fit`, and saved as an adapter. A policy that is trained on top of an
 adapter is saved whole, so that it needs neither the base nor this folder to be where it was.
 
 It is post-processing like what follows: demonstrations must be public, their answers as much as

@@ -1,4 +1,4 @@
-"""What an alignment or a comparison puts on the disk, and one line of an error where it cannot.
+"""Files of an alignment or a comparison, and one line of an error if they cannot be written.
 
 Legend: T prompts, N answers to each.
 """

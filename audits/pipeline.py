@@ -2,7 +2,7 @@
 
 A run is a real one: judgements in a file, the ServerApp's training over nodes of the ClientApp,
 sampler, clip, noise, ledger, saved model. Its users are canaries: each judges one pair of words
-that nobody else mentions, so that their gradient, far longer than the clip norm, lies in a
+that no other user mentions, so that their gradient, far longer than the clip norm, lies in a
 direction that only they use. With linear rewards the words hash to two features of their own; of a
 policy see `audits.policy_pipeline`. The auditor includes each canary at random (or, where users are
 replaced, chooses one of two answers at random). The attacker is

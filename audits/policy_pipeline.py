@@ -5,8 +5,8 @@ of GPT-2's kind with random layers, all of it trained, on judgements of two word
 likelihoods under a policy and its reference.
 
 Directions of users are not orthogonal in a language model: they share its layers, and a model moves
-with everybody who was in it. What is a canary's own are the two rows of the head for the next token
-that belong to their words. With answers of one word nobody else's gradient is anything there: what
+with all users in it. What is a canary's own are the two rows of the head for the next token that
+belong to their words. With answers of one word no other user's gradient has a component there: what
 all words share of a log-likelihood, the sum over the vocabulary, is the same of both answers and
 cancels in their difference. The head begins at zero, as a new one does, so that a first gradient
 lies in these rows alone; with the noise in the head more and more of it lies in the layers below.
@@ -15,12 +15,12 @@ there: he computes it at the model that was sent.
 
 How long that is depends on all canaries, through the model. So outcomes are not independent, and
 the bound is that of one run, which does not need them to be (Steinke, Nasr and Jagielski 2023). The
-black-box attacker asks the released policy how much likelier the one word is than the other.
+black-box attacker queries the released policy for the log-ratio of the two words.
 
-Of a base that somebody has, canaries cannot have words to themselves. There the base writes their
-answers itself, drawn at a high temperature: text that nobody else wrote, that touches nobody's
-data, and that is unlikely enough for a model to show that it has learnt it (Mitchell et al. 2026).
-The attacker is black-box: he asks how much likelier the one answer has become than the other.
+With an existing base, canaries cannot have words of their own. There the base writes their answers
+itself, drawn at a high temperature: text that no user wrote, that involves no user's data, and that
+is unlikely enough for a model to show that it has learnt it (Mitchell et al. 2026). The attacker is
+black-box, and uses the change of the log-ratio of the two answers.
 
 Legend: M canaries, D trained parameters, V words, H width.
 """

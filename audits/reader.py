@@ -2,12 +2,12 @@
 rows hold, changes how others' rows are read.
 
 Others are ordinary users whose texts begin alike and name no prompt. The canary is one of the
-hostile users (`audits.hostile_users`): the one whose presence moves the exact sum of everybody's
+hostile users (`audits.hostile_users`): the one whose presence moves the exact sum of all users'
 clipped gradients most, which the attacker computes beforehand. Then each trial is a whole run, from
 a file with or without the canary to the model that it publishes, and the attacker projects that
 model on this difference, which is all that Gaussian noise leaves to be known (Neyman and Pearson).
-Everybody is asked in the only round, so what one user can do is what one clipped vector can, and no
-more: if the canary decides how others are read, the difference is that of many.
+All users take part in the only round, so one user's effect is bounded by one clipped vector: if the
+canary decides how others are read, the difference is that of many.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""All audits in turn, and the page that tells of them: `templates/audits.md`."""
+"""All audits in turn, and their page: `templates/audits.md`."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What ``murmuration audit`` can audit, by name: pipelines, and what rooms bring beside them."""
+"""The targets of ``murmuration audit``, by name: pipelines, and those of plug-ins."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,7 @@
 """The command line: ``murmuration COMMAND``.
 
 Commands live in files of their own, and a file is imported when its command is called: help and
-versions are told at once. Whatever a user can mend ends in one line on stderr and a nonzero exit;
+versions are shown at once. Whatever a user can mend ends in one line on stderr and a nonzero exit;
 results go to stdout, progress to stderr.
 """
 

@@ -1,4 +1,4 @@
-"""How often a model is right about judgements, by what it says of each.
+"""The accuracy of a model on judgements, from its logits.
 
 Taken on differences of what a model says, where two equal texts tie exactly.
 

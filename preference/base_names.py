@@ -1,19 +1,19 @@
-"""What names a base: what somebody gives with `--base`, and what a saved model calls the one it
-needs, by which it is found again.
+"""Names of bases: the one given with `--base`, and the one in a saved model, by which its base is
+found again.
 
-A model's folder is passed on, so it must not tell where this machine keeps things. A base from a
-hub goes by its name there. One in a folder goes by the way from the model to it, or, where that way
-leads through the top of the file system, by its last name alone (`./base`). Both look like paths,
-so that nobody takes them for a hub's. Its digest stands beside the name: another model under the
-same name is refused.
+A model's folder is passed on, so it must not reveal this machine's paths. A base from a hub goes by
+its name there. One in a folder goes by the way from the model to it, or, where that way leads
+through the top of the file system, by its last name alone (`./base`). Both look like paths, so that
+they cannot be mistaken for a hub's. Its digest stands beside the name: another model under the same
+name is refused.
 
-A name on a hub that stands in a file is the word of whoever wrote the file: the hub is not asked
-for it (`preference.online`), and what this machine has of it is taken.
+A hub's name in a file was chosen by the file's author: the hub is not asked for it
+(`preference.online`), and only this machine's copy is used.
 
-What somebody gives when the model is loaded (`--base`) is taken. Otherwise the base is looked for,
-in this order, in the folders that `MURMURATION_BASES` names, where the name leads from the model,
-where the run that the model lies in says, and where the name leads from the working directory.
-Absolute paths, which other programs write down, are taken as they are.
+A base given when the model is loaded (`--base`) is used. Otherwise the base is looked for, in this
+order, in the folders that `MURMURATION_BASES` names, where the name leads from the model, where the
+run that the model lies in says, and where the name leads from the working directory. Absolute
+paths, which other programs write down, are taken as they are.
 """
 
 import json

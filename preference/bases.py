@@ -1,4 +1,4 @@
-"""What is learnt on, by its description: the one place that names the kinds of models.
+"""Models by their configs: the one place that names the kinds of models.
 
 Other rooms bring more, by kind and task (`privacy.plugins`).
 

@@ -1,4 +1,4 @@
-"""Names of what can be learnt, and of what: light to import, for whoever only offers them."""
+"""Names of tasks, features and losses; light to import."""
 
 import re
 from dataclasses import dataclass

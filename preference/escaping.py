@@ -1,4 +1,4 @@
-"""What files, models and other machines wrote, before a terminal or a log shows it.
+"""Escaping of text from files, models and other machines, before a terminal or a log shows it.
 
 Such text may hold what moves a terminal's cursor, sets its clipboard, hides what stands before it,
 or looks like another line of a log. `escaped` is for one line, `visible` for whole texts: what they

@@ -1,8 +1,8 @@
 """Models of a hub that a file names: a hub is asked only where the person said so.
 
-A folder, a policy or a run's file may come from somebody else. To ask a hub for a name in it would
-tell that hub who has loaded it, with the owner's token, and fetch what its author chose. So such a
-name stands for what is in this machine's cache, and for nothing if that has none of it.
+A folder, a policy or a run's file may come from another person. Asking a hub for a name in it would
+reveal to that hub who has loaded it, with the owner's token, and fetch what its author chose. So
+such a name stands for what is in this machine's cache, and for nothing if that has none of it.
 
     with online():  # on the command line: --online
         RewardModel.load("from-somebody")

@@ -1,7 +1,7 @@
 """Losses of a policy on judgements: preferences straight into a policy, without a reward model.
 
-A policy π says of each response how much likelier it has become than under the reference it began
-from: u = log π(response | prompt) − log π_ref(response | prompt). That stands for a reward,
+For each response a policy π has a log-ratio to the reference that it began from: u = log π(response
+| prompt) − log π_ref(response | prompt). That stands for a reward,
 
     r = β·u                  (DPO), or
     r = β·(exp(u) + u)       (χPO: φ(ratio) = ratio + log ratio, which holds π near its reference),

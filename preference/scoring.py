@@ -1,4 +1,4 @@
-"""How every saved model is asked for scores: with strings or chat messages, one text or many.
+"""The interface of scoring for all saved models: strings or chat messages, one text or many.
 
 A prompt of messages is written down as in a file of judgements (`preference.data.conversations`).
 Of a response in messages the last one counts: what came before it, thoughts or calls of tools, is

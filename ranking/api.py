@@ -1,4 +1,4 @@
-"""A board of items from people's votes, as programs ask for it."""
+"""The Python function for a leaderboard of items from people's votes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A board: strengths with intervals, ranks and chances of winning, from one noisy release.
+"""A leaderboard: strengths with intervals, ranks and win probabilities, from one noisy release.
 
-All of it is post-processing of the release, and costs nobody anything further.
+All of it is post-processing of the release, without further privacy cost.
 
 Legend: K items.
 """

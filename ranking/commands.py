@@ -1,4 +1,4 @@
-"""``murmuration rank``: a board of items from people's votes; and votes to try it with."""
+"""``murmuration rank``: a leaderboard of items from people's votes; and votes to try it with."""
 
 from pathlib import Path
 from typing import Annotated, Any

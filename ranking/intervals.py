@@ -1,4 +1,4 @@
-"""How far strengths may be off: by which voters came, how they voted, and the noise.
+"""Errors of strengths: from the sampling of voters, their votes, and the noise.
 
 The strengths solve estimating equations ψ(θ; z) = 0 that are linear in the released sums z, so
 their covariance is the sandwich J⁻¹(V + N)J⁻¹, where J is the curvature of the likelihood, N the

@@ -1,7 +1,7 @@
 """One feature an item: for rewards of what is on a public list, and of nothing else.
 
-The list is public, and fixed before anybody looks at votes: an item that only a vote knows would
-give away that somebody voted for it (``preference.data.public_names``).
+The list is public, and fixed before any votes are seen: an item that only a vote names would reveal
+that vote (``preference.data.public_names``).
 
 Shape suffixes: R texts, D dimensions, B boards, K items.
 """

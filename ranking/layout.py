@@ -1,7 +1,7 @@
-"""What stands where in a voter's vector, how much it weighs there, and how long the vector can be.
+"""The layout of a voter's vector: places, weights, and the largest length.
 
-All of it follows from public numbers: how many items and boards there are, the cap, the pairing and
-the kind of ballots. Net scores have weight 1; what a fit needs besides (numbers of votes and ties,
+All of it follows from public numbers: those of items and categories, the cap, the pairing and the
+kind of ballots. Net scores have weight 1; what a fit needs besides (numbers of votes and ties,
 squares for intervals) is scaled so that it makes the whole vector, and with it the noise on net
 scores, about an eighth longer.
 

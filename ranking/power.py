@@ -1,13 +1,14 @@
-"""Power beforehand: how many voters tell two items apart that differ by so many points.
+"""Statistical power beforehand: the number of voters needed to detect a difference between two
+items.
 
 Of items that are nearly equal, all pairs voted on alike, the covariance of ``intervals`` is a
 closed form: with n voters of m votes each, and noise of standard deviation s in each net score,
 
-    var(θi − θj) = 4c(K − 1)/(n m) + 2((K − 1) s/(n m))²,
+var(θi − θj) = 4c(K − 1)/(n m) + 2((K − 1) s/(n m))²,
 
-where c, the design effect, is how many times as large as with independent votes the variance of a
-net score is. A difference is found with the power if it is as large as the sum of both quantiles
-times the standard deviation.
+where c, the design effect, is the ratio of a net score's variance to that with independent votes. A
+difference is found with the power if it is as large as the sum of both quantiles times the standard
+deviation.
 """
 
 import math

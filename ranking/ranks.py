@@ -1,4 +1,4 @@
-"""Ranks as ranges: what a board can and cannot say of who is before whom.
+"""Ranks as ranges: the significant part of an order.
 
 An item's range holds, for all items at once with the confidence, its rank by true strengths: it
 comes after those that are better beyond doubt, and before those that are worse beyond doubt (Klein,

@@ -1,10 +1,13 @@
-"""A board of items from votes: one noisy sum of voters' net scores, and all else follows from it.
+"""A leaderboard of items from votes: one noisy sum of voters' net scores, and everything else
+computed from it.
 
-- *Node.* Of each voter at most so many ballots count, a window at a random place. They become one
+- *Node.* At most a fixed number of each voter's ballots count, a window at a random place. They
+  become one
   vector: of each item wins less losses, with scaled numbers beside it that intervals need
   (``ranking.layout``). Votes whose vector is longer than C weigh less, all of them
   alike, so that it is C long. The sum leaves.
-- *Server.* Adds Gaussian noise to the sum, once, and fits the board to it, which is post-processing
+- *Server.* Adds Gaussian noise to the sum, once, and fits the leaderboard to it, which is
+  post-processing
   (``ranking.board``).
 
 Formal guarantee: (epsilon, delta) for all votes of one user, under every adjacency. A vector is at

@@ -1,4 +1,4 @@
-"""Votes as a board is computed from them: grouped by voter, as pairs of items; and voters' vectors.
+"""Votes for a leaderboard: grouped by voter, as pairs of items; and voters' vectors.
 
 A ballot is a judgement whose responses are items. It becomes weighted pairs: a ranking all of its
 pairs, the best of several the pairs of the best with each other one. Where t share the best place,

@@ -1,4 +1,4 @@
-"""What an attacker could gain, and what a second accountant says: rows for reports and cards.
+"""Bounds on attacks, and the second accountant's epsilon: rows for reports and cards.
 
 Every figure about an attacker is an upper bound, rounded up. The posterior follows from ε, the
 others from the run's whole privacy curve (``privacy.attack_bounds``); a result of an earlier

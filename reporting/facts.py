@@ -1,4 +1,4 @@
-"""A finished run as all need it who tell of it: its report, its model's card, the terminal."""
+"""Facts about a finished run, for its report, its model's card and the terminal."""
 
 from collections.abc import Mapping
 from typing import Any

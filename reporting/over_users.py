@@ -1,4 +1,5 @@
-"""How a figure differs over users, in a line: of the tenth at one end, the middle, and the other.
+"""The distribution of a figure over users, in a line: the lowest tenth, the middle, and the highest
+tenth.
 
 It is a ``privacy.user_histogram.Spread``, as ``result.json`` has it.
 """

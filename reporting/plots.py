@@ -1,4 +1,5 @@
-"""The plots of a report, as PNG bytes: what was learnt at what cost, noise beside signal, for whom.
+"""The plots of a report, as PNG bytes: accuracy and epsilon, noise beside signal, accuracy over
+users.
 
 Made with Matplotlib's objects on an Agg canvas: no global figure or style, so any thread may draw
 while others do. Long runs are thinned to a few hundred points a line.

@@ -1,4 +1,4 @@
-"""A promise (``privacy.promise``) as cards, pages and programs are told it.
+"""A promise (``privacy.promise``) for cards, pages and programs.
 
 The same entries whatever made the model, so that cards can be compared; None where there is no
 figure. Every figure is rounded up. What an attacker can find (``privacy.attack_bounds``) follows

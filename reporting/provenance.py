@@ -1,8 +1,8 @@
 """Beside a run's figures: when and by which command it was made, and what each part of it cost.
 
 All from files that are for release: ``config.json`` and the ledger. The command is written anew
-from the settings, without the seed, which is a secret, and without folders, which are nobody's
-business where a report is passed on.
+from the settings, without the seed, which is a secret, and without folders, which are private if a
+report is passed on.
 """
 
 import shlex

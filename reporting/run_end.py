@@ -1,4 +1,4 @@
-"""What a run of training writes for readers when it has ended: its model's card, report, plots."""
+"""Files for readers at the end of a training run: its model's card, report, plots."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -3,8 +3,8 @@
 Source: Andrew et al. 2021. Each sampled user sends their clipped averaged gradient and whether it
 had to be clipped; sum and count get noise, in one charge, and the clip norm moves geometrically
 towards the one that leaves a share ``quantile`` of users unclipped. Unlike there, the noise on the
-sum is fixed first, for the clip norm that nodes were told; the optimizer is given the gradient in
-units of that norm (see ``strategies.adaptive``); and the denominator is the nominal cohort M.
+sum is fixed first, for the clip norm sent to nodes; the optimizer is given the gradient in units of
+that norm (see ``strategies.adaptive``); and the denominator is the nominal cohort M.
 
 Formal guarantee: (epsilon, delta) at the level of users under the plan's adjacency, which may be
 any of the four, for the whole sequence of models *and clip norms*: T compositions of the

@@ -1,5 +1,4 @@
-"""What a run is asked to do: one frozen object, from a command line, a file, or Flower's run
-config.
+"""The config of a run: one frozen object, from a command line, a file, or Flower's run config.
 
 Its fields are the settings of every run (``strategies.settings``), and in ``own`` those that its
 strategy declares. Every one is a public parameter except ``seed``. Names in the run config are the

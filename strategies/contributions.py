@@ -1,4 +1,4 @@
-"""What node halves share: which judgements count, and from users to one bounded sum.
+"""Common parts of node halves: the selection of judgements, and the sum of users' bounded vectors.
 
 What a user contributes is bounded twice over. In one round at most G of their judgements count, a
 window at a random place each round, averaged over as many as there are: k_i = min(m_i, G) in the
@@ -7,7 +7,7 @@ who gave thousands of judgements only these are ever touched.
 
 Which ones these are is a function of the user's name alone (and of the seed, in a simulation): the
 same in every round and after every restart, without a node having to remember anything. Any choice
-that looks at nobody else's data keeps the guarantees, so it need not be secret or fresh.
+that does not use other users' data keeps the guarantees, so it need not be secret or fresh.
 
 Legend: U users of a node, S sampled users, N judgements of sampled users, B users in a chunk,
 D dimensions.

@@ -1,20 +1,20 @@
 """Train on labels that leave their users randomized: one round, no trusted server.
 
-Every node tells its users' labels through randomized response, once and for all
-(``client.labels.memory``), and the server fits a model to what was told and to public features, or
-a policy to public prompts and responses. The flip rate of every label comes with the label. Which
+Every node releases its users' labels through randomized response, once and for all
+(``client.labels.memory``), and the server fits a model to these labels and to public features, or a
+policy to public prompts and responses. The flip rate of every label comes with the label. Which
 estimator: see ``preference.estimation.debiased`` and ``preference.estimation.projected_sgd``, for a
 policy ``preference.policy_losses``.
 
 Formal guarantee, under ``replace-labels``: (ε, δ) for all labels of one user together, δ = 0 unless
-labels are told with one. It holds against the server, and whatever is computed
-from told labels, held-out labels apart. Trusted: nobody but the user's own node. Prompts,
-responses and numbers of judgements are public.
+labels are released with one. It holds against the server, and for everything computed from the
+released labels, except for held-out labels. Trusted: only the user's own node. Prompts, responses
+and numbers of judgements are public.
 
 Source: Chowdhury et al. 2024 ("L"), §4; AUP-RLHF, §4 (for whole users); Zhou et al. 2025 (square
 loss).
 
-Legend: S asked users, N labels told, J public judgements, D dimensions.
+Legend: S asked users, N released labels, J public judgements, D dimensions.
 """
 
 from __future__ import annotations

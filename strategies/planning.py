@@ -1,4 +1,4 @@
-"""What a run would cost, before any data is touched: ``murmuration plan``, for every strategy.
+"""The cost of a run, before any data are read: ``murmuration plan``, for every strategy.
 
 Six numbers hang together: epsilon, noise multiplier, rounds, cohort, users and delta. Five are
 given, the sixth follows. A strategy says in its file which of the ways here is its own, or has

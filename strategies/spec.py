@@ -1,4 +1,4 @@
-"""What a strategy is: one object, from which everything else that knows of strategies derives.
+"""The definition of a strategy: one object, from which everything else about strategies derives.
 
 A strategy's file holds its plan, its settings, its server half, its node half, and at its end one
 ``Strategy`` that says what it supports and why not more. ``strategies.registry`` lists them.

@@ -3,7 +3,7 @@
 One frozen object says what is sampled, clipped, noised and accounted. Its ``mechanism`` is what a
 round runs and what a round is charged as; the charges of a run, its epsilon and the noise that
 meets a budget are computed from that and from nothing else. The server half reads from the same
-object what nodes are told, which sums they can have sent, and what it divides by.
+object the config sent to nodes, the sums that they can have sent, and its divisor.
 
 Legend: D dimensions.
 """

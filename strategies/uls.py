@@ -9,9 +9,9 @@ Formal guarantee: (epsilon, delta) at the level of users under the plan's adjace
 sequence of models: T compositions of the Poisson-subsampled Gaussian with probability M/N. Where
 noise is correlated over b rounds, b groups of users take turns, and the guarantee is that of ⌈T/b⌉
 compositions with probability b·M/N, under add-remove and zero-out (``privacy.continual.banded``).
-Where everybody of a group takes part it is that of one Gaussian release
-(``privacy.continual.buffered``). Trusted: the server (it sees clipped sums before noise, and who is
-in which round) and the nodes' clipping.
+If all users of a group take part it is that of one Gaussian release
+(``privacy.continual.buffered``). Trusted: the server (it sees clipped sums before noise, and the
+users of each round) and the nodes' clipping.
 
 Its non-private twin shows what that costs: the same cohorts and averages, nothing clipped, no
 noise. Formal guarantee of the twin: none; its ledger says epsilon = ∞.

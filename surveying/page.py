@@ -1,9 +1,9 @@
-"""What a survey came to, as a page and as numbers.
+"""The results of a survey, as a page and as numbers.
 
 Decisions:
 - Every number has the interval that noise leaves. What noise alone could have made is not shown as
   if it had been seen, and nothing is shown below zero; the raw numbers are in the JSON.
-- All of it is post-processing of one release, so both files may be shown to anybody.
+- All of it is post-processing of one release, so both files may be published.
 - Topics are strangers' texts: Jinja escapes them, and each stands in a direction of its own.
 - One file, no script, nothing fetched from anywhere, light or dark as the reader has it.
 """

@@ -1,10 +1,10 @@
 """The questions of a survey, and how a judgement answers them.
 
-Questions and their answers are public lists, fixed before anybody looks at data. To most questions
-each judgement gives one answer, and a user's answer is their own distribution over the list: the
-share of their judgements with each answer. So all users with judgements have the same weight,
-whatever their number of rows. A question that compares users, as how often two agree on the same
-pair, is none of these: one person who judges everything would move everybody's part of it.
+Questions and their answers are public lists, fixed before any data are seen. To most questions each
+judgement gives one answer, and a user's answer is their own distribution over the list: the share
+of their judgements with each answer. So all users with judgements have the same weight, whatever
+their number of rows. A question that compares users, as how often two agree on the same pair, is
+none of these: one person who judges everything would move all users' parts of it.
 
 A user's vector has V numbers: 1 if the user has judgements; then for each question one number per
 answer, not negative and with sum 1. So its ℓ2 norm is at most √(1 + questions), attained by a user

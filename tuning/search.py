@@ -8,7 +8,7 @@
 
 Nothing that is shown or kept reveals a candidate that was not chosen, nor the number of candidates.
 A candidate that is interrupted starts again when the search is resumed, with fresh randomness: its
-result was seen by nobody. What was drawn for the search is not drawn again. The order in which
+result was never seen. What was drawn for the search is not drawn again. The order in which
 candidates end decides nothing: the best is that of the highest score, and of equal scores that of
 the highest tag. Nor does a failed candidate affect others: it is the worst.
 """

@@ -1,4 +1,4 @@
-"""Who wins: models' answers to the same prompts, beside those of one other, before one judge.
+"""Win rates of models' answers against those of one other model, to the same prompts, by one judge.
 
 Decisions:
 - The first answer of a model is compared with the first of the other, the second with the second.

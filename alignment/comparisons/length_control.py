@@ -2,12 +2,12 @@
 
 Wins are fitted by a logistic regression (Dubois et al. 2024, arXiv 2404.04475),
 
-    P(win) = sigmoid(theta + phi tanh(d / s)),
+P(win) = sigmoid(theta + phi tanh(d / s)),
 
-where d is by how many characters an answer is longer than the other's and s the standard deviation
-of d. The length-controlled win rate is that at d = 0, sigmoid(theta). Theirs has one term more, of
-how hard each instruction is, which is fitted to many models on one list of instructions; here there
-is no such list. A ridge of 0.001 keeps estimates finite where one number says all.
+where d is the length of an answer less that of the other, in characters, and s the standard
+deviation of d. The length-controlled win rate is that at d = 0, sigmoid(theta). Theirs has one term
+more, of how hard each instruction is, which is fitted to many models on one list of instructions;
+here there is no such list. A ridge of 0.001 keeps estimates finite where one number says all.
 
 It is no cause: where longer answers are better, length takes the credit for that, too.
 

@@ -1,7 +1,7 @@
 """The page of a comparison: who won, how far from the reference, what was said, how it was judged.
 
 Decisions:
-- Answers are anybody's text, and may be written to do harm: every text is escaped by Jinja, what
+- Answers are untrusted texts, and may be written to do harm: every text is escaped by Jinja, what
   cannot be seen or turns the direction of reading is shown as what it is, and a policy in the page
   forbids scripts, addresses and any style but its own.
 - One file, no script, nothing fetched. Bars are SVG in per cent of their width, with letters of

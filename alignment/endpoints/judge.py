@@ -3,8 +3,9 @@
 Decisions:
 - Both orders of each pair are asked. Only where they agree does an answer win; anything else is a
   tie. Equal answers tie unasked.
-- Answers are data: they stand between tags with a mark that neither can know, and the judge is told
-  that nothing in them is meant for it. That makes it harder to talk a judge round, not impossible.
+- Answers are data: they stand between tags with a mark that neither can know, and the judge's
+  prompt states that nothing in them is an instruction. That makes it harder to talk a judge round,
+  not impossible.
 - A verdict is appended to a file as soon as it is there, under a hash of everything that decides
   it, and is never asked for again: a run that was interrupted goes on where it was.
 - Nothing that the endpoint says is kept or shown, but which verdict it was. How it is asked, and

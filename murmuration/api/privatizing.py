@@ -1,8 +1,8 @@
 """Randomized labels in a file, with their channel recorded, as programs ask for them.
 
-Everything in the written file but the labels depends on public things alone: rows come in the order
-of users and items, responses of several in canonical order, and columns that are not part of a
-judgement (a score, say, or a time) stay behind, because they may tell what the label no longer
+Everything in the written file except the labels depends on public data alone: rows come in the
+order of users and items, responses of several in canonical order, and columns that are not part of
+a judgement (a score, say, or a time) stay behind, because they may reveal what the label no longer
 does.
 """
 

@@ -1,4 +1,4 @@
-"""Which group size and which cohort for a compute budget: "Estimate-and-Double", and its rivals.
+"""Group size and cohort for a compute budget: "Estimate-and-Double", and its rivals.
 
 Source: Charles et al. 2024 (user-level DP fine-tuning), Appendix I, Algorithm 3. A round of ULS
 computes G·M gradients of single judgements, and the noise on its averaged gradient has the standard

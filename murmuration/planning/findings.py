@@ -1,4 +1,4 @@
-"""What is ordinary in messy files, found in all rows: exact, for the operator alone."""
+"""Common problems of messy files, checked in all rows: exact, for the operator alone."""
 
 import re
 import unicodedata

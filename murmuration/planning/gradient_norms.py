@@ -1,10 +1,10 @@
-"""How long are the averaged gradients of public users, by group size?
+"""The lengths of averaged gradients of public users, by group size.
 
 Source: Charles et al. 2024, Appendix I, eq. 8: L_ULS(G) is about the median, over users, of the
 length of the mean gradient of at most G of their judgements, at the model that training starts
 from; here that is θ = 0. The lengths of the users who are trained on are private, so the estimate
-comes from people whose judgements are public, or from a synthetic population: it costs nothing,
-and is as good as these people are like the others.
+comes from people whose judgements are public, or from a synthetic population: it has no privacy
+cost, and is as good as these people are like the others.
 
 Legend: U users, J judgements, W rows of a judgement, D dimensions.
 """

@@ -1,9 +1,9 @@
 """``murmuration plan --optimize``: group size and cohort for a compute budget, before training.
 
 "Estimate-and-Double" (``planning.estimate_and_double``) with L(G) estimated from public or
-synthetic users (``planning.gradient_norms``) and σ(M) from the accountant, beside its rivals
-and beside example-level sampling at the same compute, by the noise per coordinate of the averaged
-gradient. Nobody's private data is looked at, so it costs no privacy.
+synthetic users (``planning.gradient_norms``) and σ(M) from the accountant, beside its rivals and
+beside example-level sampling at the same compute, by the noise per coordinate of the averaged
+gradient. It uses no private data, so it has no privacy cost.
 """
 
 import math

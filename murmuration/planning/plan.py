@@ -1,4 +1,4 @@
-"""What a run will cost, before any data is touched.
+"""The cost of a run, before any data are read.
 
 Six numbers hang together: epsilon, noise multiplier, rounds, cohort, users and delta. Five are
 given, the sixth follows; each strategy says how (``strategies.planning``). Where single judgements

@@ -1,4 +1,4 @@
-"""How far a series of runs is, on standard error: a bar, or lines where there is no terminal."""
+"""The progress of a series of runs, on standard error: a bar, or lines without a terminal."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a function that takes a while is doing, shown on standard error where that is wanted."""
+"""The status of a long function, on standard error if requested."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

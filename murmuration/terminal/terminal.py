@@ -1,4 +1,4 @@
-"""The one way to a terminal: whatever is printed, by whomever, comes without control characters.
+"""The one way to a terminal: all output is printed without control characters.
 
 Texts from files are everywhere in what commands print: names of columns, ids, paths, prompts,
 replies of judges, messages of libraries. So it is not each place that escapes them but what they

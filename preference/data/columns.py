@@ -1,13 +1,13 @@
-"""What the columns of a row of judgements mean, by their names alone.
+"""The meaning of the columns of a row of judgements, by their names alone.
 
 Columns have the fields' own names, or those that `--columns` gives. Beside that, columns in which
 collections usually keep who judged are known: a row that has exactly one of them, and no `user_id`,
 is that one's. What columns mean (`Layout`) is worked out once for all rows that have the same, so
-that nobody's row decides how another's is read; what was done is said.
+that no row decides how another is read; notes report what was done.
 
 A comparison on two sides is often kept as `response_a`, `response_b` and `winner`: people's votes
-between models, what annotation tools write. The two sides are told by the ends of their columns'
-names (`a` and `b`, `0` and `1`, `1` and `2`).
+between models, what annotation tools write. The two sides are identified by the ends of their
+columns' names (`a` and `b`, `0` and `1`, `1` and `2`).
 """
 
 import json

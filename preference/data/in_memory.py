@@ -1,5 +1,6 @@
-"""Rows that are in memory, as lines of JSON, so that whatever holds of a file holds of them: every
-check and its line number, and that nobody's row decides how another's is read."""
+"""Rows in memory, as lines of JSON, so that they are read exactly like a file: with every check and
+line number, and no row deciding how another is read.
+"""
 
 import json
 import os

@@ -7,14 +7,14 @@ Decisions:
   they can contribute.
 - Responses of a row are in order of preference, the preferred one first. Those that tie keep their
   given order, and y is one over their number: 1/2 for a pair.
-- Of which kind all rows are, and over how many responses at most, is declared
+- The kind of all rows, and the most responses of one, are declared
   (`preference.data.schema`), never taken from them: one row would decide the arithmetic of all
   others.
 - How likely a label is false travels with it (`flip_R`): a loss takes its flip rate from the data.
-- What its own system took out does not count, whether bad rows are refused or not; how much that
-  was is said. Its user stays.
-- A bad row is refused with its place, or left out; it is never repaired. Where it is left out, its
-  user stays, with what else they have: whose rows are good decides about nobody else's.
+- Records that their own system took out do not count, whether bad rows are refused or not; their
+  number is reported. Its user stays.
+- A bad row is refused with its place, or left out; it is never repaired. If it is left out, its
+  user stays, with their other rows: one user's bad rows do not affect another's.
 
 Shape suffixes: R rows (judgements), U users.
 """

@@ -1,4 +1,4 @@
-"""What a label says of the responses that it is about, by itself and by what is declared.
+"""The meaning of a label for the responses that it is about, by itself and by the declared schema.
 
 Words have fixed meanings (`true`, `thumbs up`, `left`). Numbers have none: in ratings from 1 to 5 a
 1 is the worst, in thumbs of 1 and 0 the best. Their scale is declared (`--scale 1..5`).

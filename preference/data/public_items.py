@@ -3,7 +3,7 @@
 Where labels are what is protected, prompts and responses are public, but the order in which a
 judgement lists its responses is the label. The *canonical order* sorts responses as strings, so it
 depends on the responses alone; a label is then a place in that order. An *item* is a prompt with
-its unordered responses, named by 64 bits; whoever has the texts can compute the name.
+its unordered responses, named by 64 bits; the name can be computed from the texts.
 
 Shape suffixes: R rows (judgements), U users.
 """

@@ -1,8 +1,8 @@
 """Public lists of names: of items, of categories, of topics.
 
-A list is fixed before anybody looks at data. Two names that differ in case alone, in characters
-that look the same or in some that cannot be seen are refused: what was meant as one would be taken
-for the other. So are characters that end or turn round what stands beside them.
+A list is fixed before any data are seen. Two names that differ in case alone, in characters that
+look the same or in some that cannot be seen are refused: what was meant as one would be taken for
+the other. So are characters that end or turn round what stands beside them.
 """
 
 import json

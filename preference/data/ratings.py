@@ -7,8 +7,8 @@ Decisions:
 - Every liked response is paired with every other, up to a public limit for a user, which also
   bounds the time. They come in an order that uses each of a prompt's thumbs about equally often,
   wherever it is cut, and that depends on nothing but this user's rows.
-- Which pairs there are depends on what people said. So nothing that makes public what they were
-  shown, or how many judgements they have, may work with such pairs (`Schema.pair_thumbs`).
+- Which pairs there are depends on what people said. So such pairs are not allowed where items or
+  numbers of judgements are public (`Schema.pair_thumbs`).
 """
 
 from collections import Counter

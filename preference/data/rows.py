@@ -1,10 +1,10 @@
 """A row of a file becomes a judgement of one user, or is refused for one reason.
 
-Four kinds of rows are told apart by the names of their columns alone (`preference.data.columns`):
-pairs (`chosen`, `rejected`, perhaps `tie`; or two responses and which of them won), the best of
-several (`responses`, `best`), rankings (`responses`, `ranking`) and thumbs: single responses that
-were liked or not (`completion`, `label`). A row with `responses` and `scores` is whichever of the
-others is declared.
+Four kinds of rows are distinguished by the names of their columns alone
+(`preference.data.columns`): pairs (`chosen`, `rejected`, perhaps `tie`; or two responses and which
+of them won), the best of several (`responses`, `best`), rankings (`responses`, `ranking`) and
+thumbs: single responses that were liked or not (`completion`, `label`). A row with `responses` and
+`scores` is whichever of the others is declared.
 
 On the way from a row to its judgement a cell is looked at once: who judged is `user_ids.user_cell`,
 texts and chats are read in `conversations`, and what says which response is better in `labels`.

@@ -1,4 +1,4 @@
-"""What a source names: files of known kinds, a function, a data set on a hub, a split of these.
+"""Sources by name: files of known kinds, a function, a data set on a hub, a split of these.
 
 An existing path always wins. A name that does not exist here and looks like a path is a missing
 file, not something to ask a hub for: a mistyped path never leaves the machine.

@@ -1,9 +1,8 @@
 """Users' own texts, in columns and grouped by user: what a language model is trained on as it is.
 
-The counterpart of `preference.data.judgements` where nobody judges anything: a row is a user and a
-text of theirs. The same rules hold: the user is the privacy unit, ids that look the same are never
-two users, a bad row is refused with its place or left out while its user stays, and is never
-repaired.
+The counterpart of `preference.data.judgements` without judgements: a row is a user and a text of
+theirs. The same rules hold: the user is the privacy unit, ids that look the same are never two
+users, a bad row is refused with its place or left out while its user stays, and is never repaired.
 
 Shape suffixes: R rows (texts), U users.
 """

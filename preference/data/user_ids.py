@@ -1,9 +1,9 @@
 r"""User ids as text, and reasons to refuse one.
 
 Spellings that look the same must not be several users. The author of a file could otherwise count
-one person as many by characters that nobody sees. So an id is taken only if PRECIS (RFC 8264), by
-its profile for nicknames (RFC 8266, case preserved), leaves it as it is: no controls, no invisible
-or unassigned characters, no marks of direction, no compatibility forms, no blanks but single spaces
+one person as many by invisible characters. So an id is taken only if PRECIS (RFC 8264), by its
+profile for nicknames (RFC 8266, case preserved), leaves it as it is: no controls, no invisible or
+unassigned characters, no marks of direction, no compatibility forms, no blanks but single spaces
 inside. The profile lets pass what fonts show as nothing; `_BLANK` lists it. Latin letters beside
 Cyrillic or Greek ones are refused, too, and so is what programs write in the place of an id, or
 make of one: `nan`, `True`, 1.23E+09, a date, a text in quotes. Not caught: upper and lower case,

@@ -18,7 +18,7 @@ and every loss under other links are not even convex. So all are minimised over 
 (Θ_B of the papers), where a minimum exists, or with a ridge; the answer is the minimum where the
 loss is convex, and elsewhere a stationary point reached by descent from the starting point.
 
-What is done with privatized labels costs no privacy: it is post-processing.
+Processing privatized labels has no privacy cost: it is post-processing.
 
 Legend: J judgements, W difference rows of each, K responses, D dimensions.
 """

@@ -1,14 +1,13 @@
 """Judgements whose labels went through randomized response, as tensors for the estimators.
 
-The flip rate travels with each judgement and is never an option: a loss that corrects for coins
-that were not tossed, or not for those that were, is biased (Chowdhury et al. 2024, eq. 2, 4 and 12;
-"L" below). With K responses the true best one is stated with probability 1 − p and each other
-one with p/(K − 1). Then
+The flip rate travels with each judgement and is never an option: a loss that corrects for another
+flip rate than the true one is biased (Chowdhury et al. 2024, eq. 2, 4 and 12; "L" below). With K
+responses the true best one is stated with probability 1 − p and each other one with p/(K − 1). Then
 
-    q_j = (s_j − p/(K − 1)) / r,    r = 1 − p − p/(K − 1),
+q_j = (s_j − p/(K − 1)) / r,    r = 1 − p − p/(K − 1),
 
 has the true label as its expectation, where s_j is one for the stated response and zero elsewhere.
-r, the *contrast*, is how much more likely the true response is stated than any given other; for
+r, the *contrast*, is the probability of stating the true response less that of any given other; for
 pairs it is (e^ε − 1)/(e^ε + 1), one over the c(ε) of Zhou et al. 2025 ("S"). The q_j add up to one
 and some are negative.
 

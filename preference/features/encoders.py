@@ -1,7 +1,7 @@
 """Features from a frozen transformer.
 
 Decisions:
-- The encoder is never trained and never fitted to anybody's texts: it is as public as its name.
+- The encoder is never trained and never fitted to users' texts: it is as public as its name.
 - States are pooled and scaled to norm 1, which bounds the feature difference whatever the encoder.
 - Any encoder or decoder that transformers can load; `transformers` itself is needed only from here
   on.

@@ -15,8 +15,8 @@ in their last digit. Three things make it fast all the same.
   variable set to nothing, nothing is kept. Files are their owner's alone, hold no text, and are
   believed only if their checksum is right. A name is a digest of the weights, the tokenizer, the
   pooling, the libraries and the processor, and of the text's tokens (in the order and with the
-  words that a chat template gave them). States tell of private texts: whoever deletes these
-  deletes the folder, too.
+  words that a chat template gave them). States reveal private texts: delete the folder together
+  with the texts.
 
 Features are such states, pooled to one vector a text: of encoders (`preference.features.encoders`),
 of language models (`preference.features.language_states`), and what the head of a language model
@@ -25,15 +25,15 @@ changes (`preference.language.base.lower_layers`) is kept whole: (tokens · widt
 network's own type, of SmolLM2-135M in float32 0.24 MB for 106 tokens. Of these a process keeps some
 in memory too, and what has no room in either is computed when it is needed.
 
-**What private texts filled answers nobody else.** Training, and who looks at their own texts, find
-what is kept and add to it. A saved reward does neither: it scores whatever it is given, and how
-soon it answered would tell whether a text had been trained on.
+**A cache of private texts serves their owner only.** Training, and owners who look at their own
+texts, read the cache and add to it. A saved reward does neither: it scores any text, and its
+response time would reveal whether a text had been trained on.
 
 On a deployed node that folder is on its owner's machine, under the account that computes; it is
 never sent. What is found there has the bits that would be computed, so no answer of a node depends
-on it, and the guarantee, which is about what nodes answer, does not either. How long a node takes
-does depend on it, as it depends on how many texts a node has, and how long they are: times are
-outside the guarantee, with a cache and without.
+on it, and the guarantee, which is about what nodes answer, does not either. A node's response time
+does depend on it, as it depends on the number and length of a node's texts: times are outside the
+guarantee, with a cache and without.
 
 Shape suffixes: R texts, B texts in a batch, L tokens, H width of a state.
 """

@@ -2,13 +2,13 @@
 
 Prompt and response are read as the model's chat template writes them; a text is the mean of its
 tokens' states behind the first ``layer`` layers and the model's last norm. Nothing is trained in
-the model, and nothing is fitted to anybody's texts.
+the model, and nothing is fitted to users' texts.
 
 States of a language model all lie about one direction (Ethayarajh, *How Contextual are
 Contextualized Word Representations?*, 2019): scaled to norm 1 as they are, two texts would hardly
 differ, and noise, whose size is that of the bound, would cover what is left. So the mean over some
 public exchanges, which stand below, is taken off first (as Mu and Viswanath, *All-but-the-Top*,
-2018, take off the mean of all words). It is the same for everybody and depends on no user's text.
+2018, take off the mean of all words). It is the same for all users and depends on no user's text.
 
 Shape suffixes: R texts, L tokens, D dimensions.
 """

@@ -1,7 +1,7 @@
-"""In which language a text is, as far as letters and frequent words tell.
+"""The language of a text, as far as letters and frequent words show it.
 
-Both lists are short, public and fixed: of texts in Latin letters some languages are known by
-frequent words, of others the script alone is told.
+Both lists are short, public and fixed: for texts in Latin letters some languages are recognised by
+frequent words, for others the script alone is reported.
 """
 
 import unicodedata

@@ -1,4 +1,4 @@
-"""What every language model that is trained offers, whatever it learns.
+"""Common base of language models that are trained, for all tasks.
 
 Before the first round it is tried out: gradients are compared on short made-up texts, how much is
 computed at a time follows from what a token takes, and memory is looked for with as much as a round

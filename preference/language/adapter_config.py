@@ -1,9 +1,9 @@
-"""What the configuration of a LoRA adapter says, and within which bounds.
+"""The configuration of a LoRA adapter, and its bounds.
 
-An adapter may come from somebody else, and its configuration is read by peft, which takes names for
-patterns, copies layers and imports libraries where it is told to. So only what plain LoRA needs is
-read: names of layers that are nothing but names, and ranks and layers of such numbers as networks
-have. Anything else that a configuration sets is refused before peft sees it.
+An adapter may come from another person, and its configuration is read by peft, which takes names
+for patterns, and copies layers and imports libraries that it names. So only what plain LoRA needs
+is read: names of layers that are nothing but names, and ranks and layers of such numbers as
+networks have. Anything else that a configuration sets is refused before peft sees it.
 """
 
 import json

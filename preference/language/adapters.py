@@ -2,9 +2,9 @@
 their base and merged into it.
 
 A base that is an adapter is merged into the weights that it changes before anything is trained on
-top. Two adapters on one base cannot be told apart by what loads them, and a second one on the raw
-base would not be what was trained; so what is learnt on a merged base is saved merged, too: a whole
-model, which needs no other folder to be where it was.
+top. Two adapters on one base cannot be distinguished when they are loaded, and a second one on the
+raw base would not be what was trained; so what is learnt on a merged base is saved merged, too: a
+whole model, which needs no other folder to be where it was.
 """
 
 import warnings

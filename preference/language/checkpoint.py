@@ -1,12 +1,12 @@
-"""Whether a checkpoint is whole, and which one it is.
+"""Completeness and identity of a checkpoint.
 
-A tensor that is not there is drawn at random by whoever loads the model, and one of another shape
-too: what is then trained, and released, is no longer the model that was named. So a checkpoint has
-exactly the tensors of the architecture that its own configuration declares, except a head that the
-task does not use, or that it brings anew.
+A missing tensor, or one of another shape, is drawn at random when the model is loaded: the model
+trained and released is then no longer the one that was named. So a checkpoint has exactly the
+tensors of the architecture that its own configuration declares, except a head that the task does
+not use, or that it brings anew.
 
-Which one it is, is told by a SHA-256 over everything that decides what is computed: weights,
-configuration and tokenizer; of an adapter also those of the base that it changes.
+Its identity is a SHA-256 of everything that decides what is computed: weights, configuration and
+tokenizer; of an adapter also those of the base that it changes.
 """
 
 import hashlib

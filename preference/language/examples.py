@@ -5,15 +5,15 @@ not linear in θ: the same sampled examples, the same mean over each user's, the
 user's vector. What the loss of an example is, a reward's or the next token's, is for its kind to
 say.
 
-Users are computed one after the other, their examples in batches of so many tokens, padding
-included. So a user's vector is a function of that user's examples, θ and public constants, bit for
-bit on one machine: shapes, and with them the order in which a matrix product adds up, depend on
-nobody else. Memory is that of one batch and one gradient.
+Users are computed one after the other, their examples in batches of bounded numbers of tokens,
+padding included. So a user's vector is a function of that user's examples, θ and public constants,
+bit for bit on one machine: shapes, and with them the order in which a matrix product adds up,
+depend on no other user. Memory is that of one batch and one gradient.
 
 With ``batch_users`` several share a batch, in chunks whose gradients fit into the memory that is
 set aside: users whose texts are about equally long are neighbours, so that there is little padding.
 That changes a gradient in its last digits only, but it does: one user then moves the others'
-vectors, by what was measured (docs/explanation/language-models.md) and nobody has proven.
+vectors, by an amount that was measured (docs/explanation/language-models.md) and not proven.
 
 With ``once_per_text`` the gradient of each text's score (a reward, or a log-likelihood) is computed
 once, by itself, for all users of a chunk who judged it: a user's gradient is their texts', each
@@ -22,8 +22,8 @@ is a fiftieth of the work. A text's bits depend on nothing but the text and θ, 
 comes, so a user's vector is a function of that user's examples as before. (With ``batch_users``
 texts share batches, and many users' vectors are one product.)
 
-Measures, such as logits, are taken text by text: a text's depend on nothing but the text and θ. Of
-a public test, where nobody is to be kept apart, texts share batches.
+Measures, such as logits, are taken text by text: a text's depend on nothing but the text and θ. In
+a public test, where users need not be kept apart, texts share batches.
 
 Legend: J examples of all users, N sampled ones, K texts of an example at most, T distinct texts,
 R texts in a batch, S sampled users, B users of a chunk, D trained parameters.

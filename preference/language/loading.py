@@ -3,11 +3,11 @@
 Its head gives one number, a reward, or it is the one that it came with, for the next token.
 
 What transformers and peft say when something does not fit becomes one line that names the option.
-Whatever is drawn is drawn from a fixed seed: every node begins with the same network.
+Random weights are drawn with a fixed seed: every node begins with the same network.
 
-A folder, or a hub, gives numbers and never code: what an ``auto_map`` names is not imported, by
-nobody's choice (transformers would ask at a terminal), and pickled weights are read with
-``weights_only``, as transformers and peft do by themselves.
+A folder, or a hub, gives numbers and never code: the module that an ``auto_map`` names is never
+imported (transformers would ask at a terminal), and pickled weights are read with ``weights_only``,
+as transformers and peft do by themselves.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What this machine computes a network with: its device, the type of its numbers, its memory.
+"""This machine's resources for a network: device, number type, memory.
 
 And what of it decides the last digits of what is computed, beside weights and what is read.
 """

@@ -1,8 +1,8 @@
 """Judgements as tokens, and the loss of a policy on them: a language model that says responses.
 
-A response's log-ratio is how much likelier it is, after its prompt and with its end, than where
-the policy began: under the checkpoint that is trained, which is the reference. What log-ratios of
-a judgement cost is in `preference.policy_losses`; here they are computed, and differentiated.
+A response's log-ratio is its log-likelihood, after its prompt and with its end, less that under the
+reference, which is the checkpoint that is trained. What log-ratios of a judgement cost is in
+`preference.policy_losses`; here they are computed, and differentiated.
 
 There is no second model: the reference is the same network at θ = 0, put there before the round's θ
 is. Each text's likelihood under it is computed by itself, so that it depends on nothing but the

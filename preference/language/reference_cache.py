@@ -2,7 +2,7 @@
 
 The reference of a policy does not move while it is trained, nor does the text of a judgement: what
 it says of a text is the same from round to round, and from run to run. Where the environment names
-a folder it is kept there (`row_cache`): it tells of a user's text.
+a folder it is kept there (`row_cache`): it reveals a user's text.
 
 A likelihood is kept under a digest of all that it was computed from: the network
 (`LanguageBase.reference_terms`), and the tokens of each text in its batch, which for users is that

@@ -3,7 +3,7 @@
 A row is named by a digest of all that it was computed from, and lies in an SQLite file that is
 named by a digest of what all rows of the file depend on: a tokenizer, a network. So it has the same
 bits whether it is read or computed, whatever else the folder holds. The folder holds no text, but
-rows tell of private texts like the texts themselves: only its owner may open it, and must delete it
+rows reveal private texts like the texts themselves: only its owner may open it, and must delete it
 together with the texts.
 
 SQLite lets several processes write at a time, and undoes what a killed one left half written. A row

@@ -10,10 +10,10 @@ front of the prompt. A response is never cut: one that does not fit, or of which
 drops a part, is an error, because a judgement about a text that the model did not see would teach
 it something else. A text by itself is cut into windows.
 
-What somebody writes is text and never control: where it holds what a chat template marks turns
-with, it is an error, too; where there is no template, special tokens are read as the characters
-that they are spelled with. A template reads nothing but the messages: its clock stands still, and
-its dice begin anew with each exchange (`confined.tokenizer_child`).
+Users' text is never control: a text with a chat template's marks of turns is an error, too; where
+there is no template, special tokens are read as the characters that they are spelled with. A
+template reads nothing but the messages: its clock stands still, and its dice begin anew with each
+exchange (`confined.tokenizer_child`).
 
 Legend: T texts (a prompt with a response), R of them in a batch, L tokens of the longest.
 """

@@ -3,7 +3,7 @@
 A trained layer's gradient is a sum over tokens of what came in and what came back: for a linear
 layer y = W x it is Σ_t g_t x_tᵀ. Hooks keep what came in, and as soon as g has come back add each
 user's tokens up by themselves, straight into that user's row. That is as much arithmetic as the sum
-over everybody; the backward pass itself is spared the weights' gradients, which it would throw
+over all users; the backward pass itself is spared the weights' gradients, which it would throw
 away. What it costs is a row of D numbers for each user of a chunk, so the caller bounds the chunk.
 
 Exact for what the network computes, with rules for linear layers (`torch.nn.Linear`, GPT-2's

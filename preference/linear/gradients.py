@@ -7,8 +7,8 @@ ones. The preference models that ship are compiled (``preference.linear.numba_gr
 other is computed by tensor operations, user by user (``preference.linear.torch_gradients``).
 
 A user's vector is a function of that user's judgements, θ and public constants, to the last bit:
-not of who sits beside, of how many there are, or of how they are cut into chunks. Else one user
-would move the others' clipped vectors, which no sensitivity counts.
+not of other users, of their number, or of how they are cut into chunks. Else one user would move
+the others' clipped vectors, which no sensitivity counts.
 
 Chunks need nothing of each other, so each is worked on by one core; see
 ``privacy.mechanisms.parallel``. A chunk holds a bounded number of users, and no user has more than

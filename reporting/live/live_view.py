@@ -1,4 +1,4 @@
-"""What a run shows: a live view while it goes on, and a summary at its end.
+"""Terminal output of a run: a live view in progress, and a summary at its end.
 
 The view is on standard error; standard output belongs to the result. It knows nothing but the run's
 ``metrics.jsonl``, so it is the same for a run in this process and for one in another. A thread

@@ -1,4 +1,4 @@
-"""How far a run is, from the ``metrics.jsonl`` that it writes, in this process or another."""
+"""The progress of a run, from the ``metrics.jsonl`` that it writes, in this process or another."""
 
 import math
 import time

@@ -2,9 +2,9 @@
 
 Only files of the model's own kinds are copied, by name: its weights, configuration and tokenizer,
 its card, and what says what its users were promised, with the ledgers that this stands on. Whatever
-else lies there (``private/``, checkpoints, judgements) stays. Links are not followed. Nothing that
-is written says where this machine keeps things: a base in a folder goes by its last name, or by the
-name on a hub that somebody gives.
+else lies there (``private/``, checkpoints, judgements) stays. Links are not followed. No file
+contains a path of this machine: a base in a folder is named by its last name, or by a given name on
+a hub.
 """
 
 import dataclasses

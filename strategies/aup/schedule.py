@@ -1,4 +1,4 @@
-"""The phases of AUP-RLHF: who is in which, and the step sizes, radii and rounds of each.
+"""The phases of AUP-RLHF: their users, step sizes, radii and rounds.
 
 Source: AUP-RLHF, Algorithm 1 and Theorem 4. Users are partitioned once: phase i of k works on
 n_i = n/2^(k+1−i) of them, each phase on twice as many as the one before, and a share of 2^−k of all

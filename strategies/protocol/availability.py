@@ -11,7 +11,7 @@ A run ends (``RunAborted``) where it would go on without learning:
 - too few owners' policies allow what it is going to ask (``strategies.protocol.plan_query``):
   before any sampling;
 - fewer nodes are online than ``min_nodes``, and the others do not come in time;
-- nobody who was asked in a round answers, or, in three rounds in a row, for fewer than half of the
+- no user who was asked in a round answers, or, in three rounds in a row, for fewer than half of the
   users who were asked;
 - in a simulation, where nothing fails but by mistake: as soon as a node fails or is late.
 

@@ -1,7 +1,7 @@
 """Messages out, replies in as they come: nothing is held back until the slowest node is done.
 
-A node that vanishes costs one deadline, not one for each round: who missed the last one is asked
-again, and counts if they answer while others are waited for, but nobody waits for them alone.
+A node that vanishes costs one deadline, not one for each round: a node that missed the last one is
+asked again, and counts if it answers while others are awaited, but it alone is not awaited.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""How many judgements users have, as a histogram on a public grid; not for release as it is.
+"""A histogram of users by number of judgements, on a public grid; not for release as it is.
 
 Source: the median rule for ELS's group size, Charles et al. 2024, App. H. A user adds one to one
 bucket, and one who has no judgements to none: away and empty-handed must be the same. Formal

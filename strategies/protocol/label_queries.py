@@ -1,18 +1,17 @@
 """Labels that leave the user randomized: what the server asks, and what a node answers.
 
 One message to each node. The answer holds, for every judgement of the asked users, its public item
-and what the user tells of its label, 10 bytes in all, and for every user the ε of each label. How
-likely an answer is false follows from these, so the channel travels with the labels. A node refuses
-a request that does not name ``replace-labels``: prompts, responses and how many judgements somebody
-gave are not protected. What a node tells, and that it tells it once, is in
-``client.labels.memory``.
+and the user's randomized label, 10 bytes in all, and for every user the ε of each label. How likely
+an answer is false follows from these, so the channel travels with the labels. A node refuses a
+request that does not name ``replace-labels``: prompts, responses and a user's number of judgements
+are not protected. A node's labels, and that each is released once, are in ``client.labels.memory``.
 
     content = request(promise, asked)          # to each node
     labels = read_reply(reply.content, users)
     check_promise(labels, promise)
     rows_N = places(labels, items)             # which judgements of public items they are about
 
-What is trusted: nobody but the user's own node. The server sees no true label.
+What is trusted: only the user's own node. The server sees no true label.
 
 Legend: S asked users, N their labels, J their public judgements.
 """

@@ -1,10 +1,11 @@
-"""What server and nodes say to each other, and nothing else.
+"""All messages between server and nodes.
 
 A message carries public parameters and, towards the server, one bounded sum. Encoding and decoding
 live in one place, so that both sides agree and a malformed reply is noticed where it arrives.
 
 Users are named by the salted 64-bit names under which they registered, never by their place at a
-node: there somebody may have come or gone since, and all who follow would be taken for others.
+node: there users may have been added or removed since, and all that follow would be mistaken for
+others.
 
 Legend: D dimensions, S sampled users of a node, U users of a node.
 """

@@ -1,7 +1,7 @@
-"""Public items: what was shown to whom, brought to a server that solves for the model.
+"""Public items: the texts shown to each user, sent to a server that solves for the model.
 
-Only under ``replace-labels``, where prompts, responses and numbers of judgements are public. What
-travels tells nothing about labels: a judgement's responses come in canonical order, a user's
+Only under ``replace-labels``, where prompts, responses and numbers of judgements are public.
+Messages reveal nothing about labels: a judgement's responses come in canonical order, a user's
 judgements in the order of their items (``preference.data.public_items``), texts sorted as strings,
 and a deployed node's users in the order of their ids (``client.store``). A node refuses every
 request that does not name that adjacency, and a deployed one, besides, unless its own node-config

@@ -1,13 +1,14 @@
-"""Whom each registered node may host: the operator's word, against which a node's own is held.
+"""The users that each registered node may host, as the operator declares them; a node's own claim
+is checked against it.
 
-A node says whom it hosts, and a user's part of a round is bounded by the clip norm: so the number
-of users that a node claims is its influence. In a deployment the operator fixes it when a node's
-key is registered, as a number of users, or as their ids. Claims beyond that are ignored, and
-counted, so that the server's owner sees them; nobody else notices.
+A node states its users, and a user's part of a round is bounded by the clip norm: so the number of
+users that a node claims is its influence. In a deployment the operator fixes it when a node's key
+is registered, as a number of users, or as their ids. Claims beyond that are ignored, and counted,
+so that only the server's owner sees them.
 
 Which of too many users count is decided by their salted names, so it depends on who else is at the
 node, and that is more than ``add-remove`` allows one user to change: there ids are needed. Under
-the other adjacencies who is registered depends on nobody's judgements. (Where a user is replaced by
+the other adjacencies the registered users do not depend on judgements. (Where a user is replaced by
 one of another name, at most one who counts changes with it, as the promise allows.)
 
 Legend: U users of a node.

@@ -1,12 +1,12 @@
-"""What server and nodes say to each other in secure aggregation; see
+"""Messages between server and nodes in secure aggregation; see
 ``privacy.secure_aggregation.party``.
 
 Three exchanges stand around the one that asks for work, which carries one record more and is
 answered with one masked vector instead of sums. Places (1 to P) name the nodes of one session.
 
 A session is about one sum: the kind of work, the model and every parameter of the request (run,
-round and clip norm among them), all but whom each node is asked about. Nodes hash that for
-themselves from the work they get; who was told of another sum than the others shows nothing. On
+round and clip norm among them), all except each node's users. Nodes hash that for themselves from
+the work they get; a node that was sent another sum than the others does not unmask anything. On
 which grid a sum is follows from the parameters (``strategies.spec.NodeHalf``).
 
 Legend: P nodes of a session, L numbers of a masked vector.

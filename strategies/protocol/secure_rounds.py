@@ -14,9 +14,9 @@ keys the owner knows, if they list them. Sums of single nodes cannot be checked 
 their total), so a node's clipping must be trusted, or its owner's agent's. The server sees the
 exact sum of the cohort before noise.
 
-Whether a round can be unmasked depends on how many nodes take part. Where the list of users is
-private (add-remove), that would depend on whether a user is there, so this is refused: say zero-out
-instead, at the same epsilon. Failures must not depend on data; they never may.
+Whether a round can be unmasked depends on the number of nodes that take part. Where the list of
+users is private (add-remove), that would depend on whether a user is there, so this is refused: say
+zero-out instead, at the same epsilon. Failures must not depend on data; they never may.
 
 Legend: P nodes of a session, L numbers of a masked vector.
 """

@@ -2,15 +2,15 @@
 
 It travels with every request to work. A node cannot check that the noise is really added; it can
 compute for itself what the plan costs if it is kept, refuse a plan that costs its owner too much,
-and keep what was stated. One run states one plan, whatever is resumed.
+and keep what was stated. One run states one plan, also when it is resumed.
 
-What is trusted: the server, to keep to the noise that it states. That some releases are about
-disjoint parts of the users is not taken from it, since nobody at a node can see which part a user
-is in: ``cost`` takes every user to be in every part. Nor is it that users are in every so many
-rounds alone, by which buffered noise is paid for: an agent sees that. The random hold-out of users
-is believed like the sampling probability: a node can see neither. With a share near one that would
-make any run cost nothing, so no more than ``MOST_SHARE`` is believed; that nobody is in both halves
-of a run an owner's agent sees to itself (``client.agent.agent``).
+What is trusted: the server, to keep to the noise that it states. Its claim that some releases are
+about disjoint parts of the users is not believed, since a node cannot see which part a user is in:
+``cost`` takes every user to be in every part. Nor is its claim about the rounds between a user's
+participations, which pays for buffered noise: an agent sees that itself. The random hold-out of
+users is believed like the sampling probability: a node can see neither. With a share near one any
+run would have no cost, so no more than ``MOST_SHARE`` is believed; an owner's agent itself makes
+sure that no user is in both halves of a run (``client.agent.agent``).
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Users over nodes: who hosts whom, and which node gets which of the sampled users.
+"""Users over nodes: which node hosts which users, and gets which of the sampled ones.
 
 The user is the privacy unit, the node only the transport. The registry numbers all users in one
 line, in an order that does not depend on how they are grouped into nodes; cohorts are drawn on that

@@ -1,4 +1,4 @@
-"""Which settings each strategy has, and all that a simulation can be given."""
+"""The settings of each strategy, and all settings of a simulation."""
 
 from collections.abc import Mapping
 from dataclasses import Field

@@ -1,4 +1,4 @@
-"""Which rows a run reads, and what they are declared to hold."""
+"""Settings of a run's data and their declaration."""
 
 from dataclasses import Field, dataclass
 from typing import Any

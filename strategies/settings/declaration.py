@@ -1,4 +1,4 @@
-"""How a setting is declared: once, and all that is said and checked follows from that.
+"""The declaration of a setting: made once; help and checks follow from it.
 
 A declaration holds name, type, default, help, check, choices and panel. From it come the fields of
 ``strategies.config.RunConfig``, range checks, the options of ``murmuration run`` and their places

@@ -1,4 +1,4 @@
-"""What is trained, and on which base or features."""
+"""Settings of the model, and of its base or features."""
 
 from dataclasses import dataclass
 

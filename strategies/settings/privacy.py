@@ -1,4 +1,4 @@
-"""What a run promises, and to whom."""
+"""Settings of the privacy guarantee."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a report says of a run beside its figures: public texts, as the operator states them."""
+"""Settings of a report besides its figures: public texts, as the operator states them."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What every run is set by."""
+"""The settings of every run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Where a run writes, and how it waits for its nodes."""
+"""Settings of a run's output, and of waiting for its nodes."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Who is in a round, and how much of each."""
+"""Settings of the users in a round, and of their judgements."""
 
 from dataclasses import dataclass
 

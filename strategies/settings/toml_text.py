@@ -1,4 +1,4 @@
-"""TOML that somebody else wrote, read within bounds."""
+"""Untrusted TOML, read within bounds."""
 
 import tomllib
 from typing import Any

@@ -6,10 +6,10 @@ is derived in ``privacy.mechanisms.objective_noise``.
 A run protects labels (``replace-labels``), where the random term is one Gaussian release: nodes
 send Σ_u a_u · mean of x·(y − ½) over user u's judgements. The weight a_u is public: one over how
 far all labels of the user together could move their mean (``perturbed_minimiser``, beside). So
-every user can move the sum by exactly one, and nobody's features have to be shortened for it. The
+every user can move the sum by exactly one, and no user's features have to be clipped for it. The
 server adds w and minimises over public features.
 
-    min Σ_u a_u · mean of loss + (ridge/2)‖θ‖² + ⟨w, θ⟩   over ‖θ‖ ≤ ball
+min Σ_u a_u · mean of loss + (ridge/2)‖θ‖² + ⟨w, θ⟩   over ‖θ‖ ≤ ball
 
 With a ``length`` given, a_u = min(1, length / reach), which for one judgement a user is the paper's
 bound on ‖x‖.

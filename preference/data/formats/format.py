@@ -1,4 +1,4 @@
-"""What a format is: the columns of a system's export, and how they become rows of ours.
+"""Formats: the columns of a system's export, and the functions that make rows of ours of them.
 
 What a row means, and whether it counts, is a function of the declaration and of its own user's rows
 alone. So a format says, by the type of its ``reads``, what it needs to read a user's rows:

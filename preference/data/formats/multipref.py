@@ -1,7 +1,7 @@
 """Two responses and what several people said of them in one row, as MultiPref publishes them.
 
-Each entry of a list is a judgement of its own, by whom it names. A row is several people's, so no
-node reads it.
+Each entry of a list is a separate judgement, by the annotator that it names. A row is several
+people's, so no node reads it.
 """
 
 from collections.abc import Iterator, Mapping

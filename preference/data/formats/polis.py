@@ -1,11 +1,11 @@
 """Votes on statements, as Polis exports a conversation: `votes.csv` and `comments.csv` in a folder.
 
 A vote is 1 (agree), -1 (disagree) or 0 (pass) on a statement, which both files number. Statements
-are public: rows that name no voter have them, and a row that names one is that voter's alone.
-Somebody's last vote on a statement is the one that counts. All are about one prompt, so statements
-that a person agreed with are paired with those that they disagreed with. A statement that a
-moderator rejected is left out, with the votes on it. The data base of Polis has
-the signs the other way round, and nothing in a vote tells.
+are public: rows that name no voter have them, and a row that names one is that voter's alone. A
+voter's last vote on a statement counts. All are about one prompt, so statements that a person
+agreed with are paired with those that they disagreed with. A statement that a moderator rejected is
+left out, with the votes on it. The data base of Polis has the opposite signs, and a vote alone does
+not show which.
 """
 
 from collections import defaultdict

@@ -9,7 +9,8 @@ Decisions:
 - What the export's own system took out (`preference.data.formats.marks`) is no bad row: it is left
   out and counted, and so are judgements about a public text that was taken out.
 - A record of several annotators that cannot be split, and a broken public text, refuse the whole
-  source, whether bad rows are skipped or not: this tells its owner one bit, and changes no row.
+  source, whether bad rows are skipped or not: this reveals one bit to its owner, and changes no
+      row.
 - No reason quotes a cell, but numbers.
 """
 

@@ -1,4 +1,4 @@
-"""Which formats there are, by name and by the columns of what is to be read."""
+"""All formats, by name and by columns."""
 
 from collections.abc import Collection
 

@@ -1,4 +1,4 @@
-"""Which transformer is trained, and what of it: settings that describe a `LanguageBase`.
+"""The choice of a transformer and of its trained part: settings that describe a `LanguageBase`.
 
 A description holds no weights. It travels to nodes, and is checked where it is made; ``resolved``
 looks at what is at its path. What computes with it is in `preference.language.base.network`.

@@ -1,12 +1,12 @@
-"""Tokenizers of owners' nodes: those that somebody else wrote run in a process with limits.
+"""Tokenizers of owners' nodes: untrusted ones run in a process with limits.
 
-A tokenizer's patterns and rules of normalization and its chat template are programs of whoever
-wrote the folder: one can take hours for a text, or all memory. On a deployed node it is therefore
-loaded and used in a child (`preference.language.confined.tokenizer_child`) and never in the process
-that answers for an owner, which gets numbers and texts of bounded length. What the child may take
-follows from what it was given: so many seconds of a processor to begin with and for each character
-since then, so much memory, and so many bytes of an answer for each character. A tokenizer that
-takes more is refused once and for all by its process, in one line that names the folder.
+A tokenizer's patterns and rules of normalization and its chat template are programs of the folder's
+author: one can take hours for a text, or all memory. On a deployed node it is therefore loaded and
+used in a child (`preference.language.confined.tokenizer_child`) and never in the process that
+answers for an owner, which gets numbers and texts of bounded length. The child's limits follow from
+its input: seconds of a processor to begin with and for each character since then, a fixed amount of
+memory, and bytes of an answer for each character. A tokenizer that takes more is refused once and
+for all by its process, in one line that names the folder.
 
 In a simulation a model is the person's own, and its tokenizer is loaded as usual.
 """
