@@ -1,4 +1,5 @@
-"""What parts of a reproduction came to, kept so that an interrupted one goes on: data, never code.
+"""Stored results of parts of a reproduction, from which an interrupted one continues: data, never
+code.
 
 A result is named by its function, its task, and the code and libraries that it was computed with:
 all modules of this package, the interpreter, numpy and torch. What a task reads from elsewhere is

@@ -1,7 +1,7 @@
 """A strategy of another package, with noise of its own: that of each round is correlated with the
 rounds before (a banded matrix mechanism).
 
-Everybody takes part in every round. With S_t the exact clipped sum of round t, what is released is
+All users take part in every round. With S_t the exact clipped sum of round t, what is released is
 Y_t = c_0 S_t + c_1 S_{t-1} plus fresh Gaussian noise; the model steps by the solution of these
 equations, so noise that one step adds the next takes back in part.
 

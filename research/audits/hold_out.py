@@ -3,8 +3,8 @@
 A trial is a whole run in small: a secret key decides at random whether the canary is trained on or
 held out, one Gaussian sum is released over those trained on, then the tally over those held out.
 The attacker sees both, knows all others, and computes the likelihood ratio of the mixture, which is
-the best that anybody can do. Where the canary comes or goes both directions are tried; where they
-are replaced, their judgements are the opposite ones.
+the optimal attack. Where the canary comes or goes both directions are tried; where they are
+replaced, their judgements are the opposite ones.
 
 Legend: N trials, F figures of a tally.
 """

@@ -1,4 +1,4 @@
-"""Audits of a board's one release: the whole of a voter, from ballots on.
+"""Audits of a leaderboard's one release: of a whole voter, starting from ballots.
 
 The canary votes a thousand times for one item against another; on the other data set it is not
 there or, where users are replaced, votes as often the other way round. All other voters are known

@@ -1,4 +1,4 @@
-"""Where a round's time goes: every part of a run through ``local``, by itself.
+"""The parts of a round's time: each part of a run through ``local``, by itself.
 
 Functions are timed from outside while a run goes on; what one part spends inside another is counted
 there, so the parts add up to the round. Medians over rounds: the first rounds load and compile.

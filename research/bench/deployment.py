@@ -1,6 +1,6 @@
-"""What a deployed round costs a client, in bytes and seconds, beside Flower's own floor.
+"""The cost of a deployed round for a client, in bytes and seconds, beside Flower's own minimum.
 
-    python -m murmuration.research.bench.deployment FOLDER [ROUNDS] [DIMENSION …]
+python -m murmuration.research.bench.deployment FOLDER [ROUNDS] [DIMENSION …]
 
 Two clients of two users each, a SuperLink with TLS and node authentication. Between each
 SuperNode and the SuperLink sits a relay that counts bytes (TLS, HTTP and polling included). The

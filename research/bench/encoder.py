@@ -1,5 +1,4 @@
-"""How fast an encoder reads texts: many together, over one at a time; and how fast they are found
-when they were kept.
+"""The speed of an encoder: batched over one text at a time; and of reading its cache.
 
 All three ways go through the same texts in turn, so that whatever else the machine does meets them
 alike; the figures are medians, the ratio of ratios. Texts are random words, so no two are alike.

@@ -1,4 +1,4 @@
-"""How long a round takes as users, cohort, dimensions and judgements grow.
+"""A round's time as users, cohort, dimensions and judgements grow.
 
 One quantity grows at a time, from the middle of the others. A round is everything the ``local``
 runtime does for a cohort; medians over the rounds of one run.

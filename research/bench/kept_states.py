@@ -1,4 +1,4 @@
-"""What is saved where LoRA changes a network's last layers alone: states below them are kept.
+"""The saving if LoRA changes only a network's last layers, so that states below them are cached.
 
 One after the other in one process, on the same texts: how long the states of all texts take the
 first time, and when another process finds them on disk; then a pass over all users by
@@ -9,10 +9,10 @@ first time, and when another process finds them on disk; then a pass over all us
   ``batched`` with `--batch-users`, so that users share batches as in plain. Of a policy the
   reference is computed in each pass by plain, and was computed by ours.
 
-``all`` beside ``last:K`` tells what the same users cost where every layer is changed. The model is
-that of `research.bench.language_model`, or a base that is named, with random tokens. What is kept
-is kept in a folder that is gone afterwards. Where a head alone is trained, ``none``, the states of
-all texts are all that is computed: beside ours, a pass of transformers over the same texts.
+``all`` beside ``last:K`` is the cost of the same users if every layer is changed. The model is that
+of `research.bench.language_model`, or a base that is named, with random tokens. The cache is in a
+folder that is removed afterwards. Where a head alone is trained, ``none``, the states of all texts
+are all that is computed: beside ours, a pass of transformers over the same texts.
 
 Legend: T texts, L tokens, D numbers of a state.
 """

@@ -1,9 +1,9 @@
-"""What clipping each user's gradient of a language model costs, over plain batched training.
+"""The cost of clipping each user's gradient of a language model, over plain batched training.
 
 Three ways through the same judgements, one after the other, so that whatever else the machine does
 meets all of them alike; the figures are medians of ratios:
 
-- plain: the gradient of the mean loss, in batches of as many tokens; nobody is told apart;
+- plain: the gradient of the mean loss, in batches of as many tokens; users are not kept apart;
 - ours: `preference.language.examples`, each user's mean gradient clipped and added up;
 - loop: a backward pass for each user by itself, its gradients put together, clipped and added.
 

@@ -1,4 +1,4 @@
-"""How much memory a whole run takes as the number of users grows.
+"""The memory of a whole run as the number of users grows.
 
 Each run has a process of its own. Two figures: the most that was in memory of what the process
 uses, and the most of it that is the process's own. The difference is mostly mapped files, feature

@@ -1,4 +1,4 @@
-"""How many users a second a node computes, and what a round costs beyond that.
+"""The users per second that a node computes, and the further cost of a round.
 
 Three clocks are read in turn during a real run, so that whatever else the machine does meets all of
 them alike:

@@ -1,4 +1,5 @@
-"""What others do with the same work on the same machine: pfl-research, Flower by itself, TRL.
+"""The speed of other libraries at the same work on the same machine: pfl-research, Flower by
+itself, TRL.
 
 pfl-research pins what we do not, so it gets an environment of its own, made once below the user's
 cache folder and kept. Where it cannot be installed the comparison is left out, and says why. TRL

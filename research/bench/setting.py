@@ -1,4 +1,4 @@
-"""What a benchmark runs, and what it runs on."""
+"""The settings of a benchmark, and its machine."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""How fast a model writes: tokens a second of ours, over plain transformers' batched generate.
+"""The speed of generation: tokens per second of ours, over plain transformers' batched generate.
 
 Both answer the same prompts in turn, so that whatever else the machine does meets both alike; the
 ratio is the median of ratios. Tokens are counted up to the one that ends an answer, and with it.

@@ -1,4 +1,4 @@
-"""What Tables 1 and 2 of AUP-RLHF are tables of, and what they would be.
+"""The quantities in Tables 1 and 2 of AUP-RLHF, recomputed.
 
 The paper sets the "effective noise" of its algorithm (Table 1) beside that of user-wise DP-SGD
 (Table 2) and concludes that it adds less. Recomputed from its settings (TL;DR, N = 92,858

@@ -6,9 +6,10 @@ has error two. Everything runs through the strategies, messages and ledgers that
 Strategies that protect labels only are compared among themselves (``label_compare``), beside the
 same grid under ``replace-labels``: figures under two adjacencies do not compare.
 
-The grid's best is chosen by looking at θ*, which nobody can do, and what looking would cost is not
-charged: it is a bound on what tuning could achieve. Its ends are worse than its middle, except for
-the smallest clip norm: below that every user is scaled to one length, and nothing changes.
+The grid's best is chosen with knowledge of θ*, which is impossible in practice, and its privacy
+cost is not charged: it is a bound on what tuning could achieve. Its ends are worse than its middle,
+except for the smallest clip norm: below that every user is scaled to one length, and nothing
+changes.
 """
 
 import itertools

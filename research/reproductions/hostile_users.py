@@ -1,7 +1,7 @@
-"""What a share of hostile users can do to a model, beside what clipping and a median leave them.
+"""The effect of a share of hostile users on a model, with clipping and with a median.
 
 The embedded population, ULS's plan, node half, noise and optimizer; some users mean harm. They are
-sampled as anybody is, and may send any vector within the clip norm. Two attacks:
+sampled like all users, and may send any vector within the clip norm. Two attacks:
 
 - *flipped labels*: they follow the protocol and say the opposite of what they think;
 - *always against*: each sends the longest vector there is along the model that would have been

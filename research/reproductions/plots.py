@@ -1,4 +1,4 @@
-"""What the plots of reproductions have in common: lines through rows, panels, plain axes."""
+"""Common parts of the plots of reproductions: lines through rows, panels, plain axes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""AUP with a filter that is sound: users weigh by how many others they agree with.
+"""AUP with a sound filter: users are weighted by the number of others that they agree with.
 
 Source: AUP-RLHF (Algorithm 2), whose filter does not bound what it is said to bound, with weights
 in place of random filtering and counts relative to the users present. In each round the server gets

@@ -15,7 +15,7 @@ has W < W₀, so T has W < W₀ + 2 and the third W < W₀ + 4: each of the thre
 W₀ + 4 + z s with probability at most 1 − Φ(z); on the rest, where nothing but the noisy W is
 released, the bound of 2 on W is all that is needed.
 
-Legend: S users who are there, D dimensions.
+Legend: S users present, D dimensions.
 """
 
 import math

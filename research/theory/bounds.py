@@ -1,9 +1,9 @@
-"""What theory says of the estimation error: the papers' upper and lower bounds, evaluated.
+"""The papers' upper and lower bounds on the estimation error, evaluated.
 
-Nearly all of them are rates: true up to a factor that does not depend on n, m, d, ε, δ and that
-nobody states (some also hide logarithms). They say how an error falls, not how large it is, and an
-upper rate below a lower one means no more than that. Where a proof states its constants, the bound
-with them is given too (``proved``). Each says what it measures, for whose privacy, and under which
+Nearly all of them are rates: true up to an unstated factor that does not depend on n, m, d, ε, δ
+(some also hide logarithms). They say how an error falls, not how large it is, and an upper rate
+below a lower one means no more than that. Where a proof states its constants, the bound with them
+is given too (``proved``). Each says what it measures, for whose privacy, and under which
 assumptions. The statements were checked against their proofs; where the two differ the proof is
 followed, and ``note`` says so.
 

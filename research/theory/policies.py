@@ -1,7 +1,7 @@
-"""Which response to give, from an estimate of the reward and from how sure it is.
+"""The choice of a response, from an estimate of the reward and its uncertainty.
 
 A reward model scores φ·θ. The greedy policy takes the response with the best score. The pessimistic
-one takes what does best under the worst θ that the data allow: where few judgements tell good from
+one is the best under the worst θ that the data allow: where few judgements distinguish good from
 bad, a high score may be noise, and privacy adds noise.
 
 Source: Chowdhury et al. 2024 (label DP), eq. 9 (pessimistic) and §4.3 (greedy), after Zhu et al.

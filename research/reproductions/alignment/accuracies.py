@@ -1,4 +1,4 @@
-"""How often private rewards are right about others, in AUP-RLHF's two settings: no text is written.
+"""The accuracy of private rewards on other users, in AUP-RLHF's two settings, without generation.
 
 What rewards come to in use (``frontier``, ``wins``) takes a reference and half an hour; how often
 they prefer what people did who were not trained on takes minutes, and orders strategies nearly

@@ -1,4 +1,4 @@
-"""What a paper says is more than something else, and whether it is so here.
+"""A paper's claims that something is more than something else, and the verdicts here.
 
 The rule, fixed before anything was run: a claim is a difference that the paper says is positive.
 It *agrees* if the 95 % interval of its mean over seeds (Student's t) is above zero, *does not

@@ -2,8 +2,8 @@
 
 Prompts and seeds are both drawn anew with replacement, crossed (Owen, *The pigeonhole bootstrap*,
 Annals of Applied Statistics 2007, which is conservative where cells are independent). All figures
-come from the same draws, so that differences and ratios are paired. A few seeds say little of
-further ones, whatever is drawn.
+come from the same draws, so that differences and ratios are paired. A few seeds show little about
+further ones, whatever the bootstrap.
 
 Legend: S seeds, P prompts, N answers to each, R = P · N answers, B draws.
 """

@@ -1,11 +1,11 @@
-"""Which states of a frozen language model a linear reward should read: layer, pooling, and form.
+"""The best states of a frozen language model for a linear reward: layer, pooling, and form.
 
 Settings that read users' judgements to be chosen would cost them privacy, so defaults have to be
 chosen on other data than those that are trained on. Here people's judgements of any public source
 are given: a fifth of the users is held out, the others train by ``uls`` and without privacy, and
-how often a reward is right about who was held out is told for each way to read a text:
+the accuracy of a reward on the held-out users is measured for each way to read a text:
 
-- behind how many layers, with the model's last norm;
+- the number of layers, with the model's last norm;
 - the mean of its tokens' states, or the last token's;
 - as they are (of about unit length, as ``--train head`` reads them); **centred** on public
   exchanges and scaled to unit length (as ``--features smollm2`` does); **whitened** as well, by the

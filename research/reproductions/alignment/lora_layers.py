@@ -1,4 +1,4 @@
-"""How many of a language model's last layers LoRA should change, of rewards of people.
+"""The number of a language model's last layers that LoRA should change, for rewards of people.
 
 Settings that read users' judgements to be chosen would cost them privacy, so the default is chosen
 on other people's, as in `research.reproductions.alignment.head_states`: a fifth of the users is

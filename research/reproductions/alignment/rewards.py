@@ -13,11 +13,11 @@ Source: AUP-RLHF, Section 6 and Table 5: a linear head, n users with m judgement
   cohorts are Poisson: then it halts early, since its test wants 4ñ/5 pairs a user, and where fewer
   than √0.8·ñ users come, 45 of 50, there are too few *whatever τ is*. *As run* it has all users,
   and exactly ñ a round (inferred: only so do the paper's Tables 1 and 2 come out, and only so does
-  its test let most rounds pass), with the ñ = 100 of these tables for TL;DR. And with *everybody*
-  of that half in each round, as in its Theorem 4.
+  its test let most rounds pass), with the ñ = 100 of these tables for TL;DR. And with *everybody*,
+  all users of that half, in each round, as in its Theorem 4.
 - Randomized response has two readings, too: with the δ of the run spent on composing a user's
   labels, and with ε/m a label, as the paper has it.
-- Label moments, which are ours and not the paper's, are one release, of everybody's labels.
+- Label moments, which are ours and not the paper's, are one release, of all users' labels.
 - Randomized response is fitted to the end, by the debiased likelihood, and not stepped.
 
 Everything but randomized response runs through strategies, messages and ledgers that users get, on

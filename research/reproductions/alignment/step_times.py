@@ -3,7 +3,7 @@
 The paper measures seconds a step of its reward model at 500 judgements, mean of 100 steps on one
 GPU: randomized response 2.78, group privacy 4.29, user-wise DP-SGD 4.32, AUP 4.54. Here whole
 rounds of strategies that users get, in one process: messages, the users' gradients, sum, noise,
-ledger, optimizer. Everybody takes part in each, 50 users with 10 judgements, so that each has the
+ledger, optimizer. All users take part in each, 50 users with 10 judgements, so that each has the
 paper's 500. (One phase of published AUP to the letter is on half of the users, so it has about 100,
 of whom the half is 50; as run it has the 50.) To draw a cohort is not in it. A step with randomized
 labels is one without clipping and noise (``nonprivate``: all after the randomization is

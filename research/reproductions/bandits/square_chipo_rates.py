@@ -9,7 +9,7 @@ is uniform over 8 responses of 200 prompts.
 Policies are those that a reward φ·θ with ‖θ‖ ≤ 8 makes best under χ² and KL, as the paper assumes.
 Over them the loss depends on differences of rewards alone, so Square-χPO's minimiser is the policy
 of the θ with the least square loss. By turns n, c(ε) or α varies, alone: in sweeps over n and c(ε)
-no label is corrupted, in those over α there are so many judgements that corruption is nearly all
+no label is corrupted, in those over α the judgements are so numerous that corruption is nearly all
 of the error. The adversary states its own direction whatever is true; an adversary that states the
 opposite of the truth only shrinks θ, and the policy follows the same responses.
 

@@ -1,9 +1,9 @@
-"""Zhou et al. 2025, Algorithm 3: self-play with an estimated preference, where nobody is best.
+"""Zhou et al. 2025, Algorithm 3: self-play with an estimated preference that is not transitive.
 
 Source: "S", Algorithm 3 and Theorem 4.4. Preferences need not be transitive: three groups of people
-have the orders rock > paper > scissors, paper > scissors > rock and scissors > rock > paper (in
-the sense "prefers to"), so a majority prefers rock to paper, paper to scissors and scissors to
-rock; a fourth response is everybody's last. The paper reports no experiment with this algorithm.
+have the orders rock > paper > scissors, paper > scissors > rock and scissors > rock > paper (in the
+sense "prefers to"), so a majority prefers rock to paper, paper to scissors and scissors to rock; a
+fourth response is last for all. The paper reports no experiment with this algorithm.
 
 1. The preference ℓ(a, b) = 2·P(a is preferred to b) − 1 is estimated from n judgements of pairs of
    the reference: by least squares from labels behind randomized response, c(ε) times what is stated

@@ -12,7 +12,7 @@ assume: KL for DPO, KL and χ² for χPO (π/π_ref + log π/π_ref = (reward �
 the loss depends on differences of rewards alone, so DPO and χPO learn the *same* reward, whatever
 β, and differ in what they make of it: DPO multiplies a response's share by up to e^(Δ/β), χPO by
 about 1 + Δ/β. The fit is of that reward, with the losses that policies are trained with; it starts
-at one value for all, where responses stay that nobody judged.
+at one value for all, which responses without judgements keep.
 
 The problem was made to show the effect: a large R_max, a small difference worth learning, and rare
 responses in the data. Three such problems were looked at, with ten repetitions each, before this

@@ -1,11 +1,12 @@
-"""Zhou et al. 2025, Algorithm 3, by a small model that writes, where nobody is best.
+"""Zhou et al. 2025, Algorithm 3, with a small generative model and preferences that are not
+transitive.
 
 Source: "S", Algorithm 3; the paper has no experiment with it. A small reference answers the
 embedded population's prompts, twice each. Its answers are cautious, daring in plain words, or
 daring in technical words; each kind is preferred to the next with probability 0.9, in a circle, so
 no reward orders them, and to mix them evenly is the equilibrium. What cannot be read loses with
-probability 0.9 against what can. People state whom they prefer, of 1,500 pairs, behind randomized
-response (or truly, where no ε is given). From the same statements come
+probability 0.9 against what can. People state which response of 1,500 pairs they prefer, behind
+randomized response (or truly, without ε). From the same statements come
 
 - self-play as ``--loss selfplay`` has it (`research.strategies.self_play`): the last policy,
   which a run saves, and one drawn from π_1, …, π_T, which is the paper's result;
@@ -15,13 +16,13 @@ response (or truly, where no ε is given). From the same statements come
 - robust DPO and Square-χPO, one pass over all statements: for rewards.
 
 **Each has the step size and β whose gap is least on a seed of its own**, at each ε, out of the same
-four, by the truth and uncharged. Everything is written at temperature 1. The gap is twice by how
-much the kind that is hardest on a policy is preferred to what it writes, ℓ in [−1, 1]; 0 of an even
-mixture that can be read. An opponent of the paper's may answer each prompt with another kind, so
-this is a lower bound of its duality gap; and it is of shares that are counted among a few hundred
-answers, of which the greatest of three differences is above 0 even at the equilibrium. *Ours:*
-kinds, their circle, sizes, and one pass of Adam where the paper has a minimiser. Nash-MD is left
-out: it writes from mixtures of two policies.
+four, by the truth and uncharged. Everything is written at temperature 1. The gap is twice the
+preference ℓ in [−1, 1] of the best responding kind over the policy's answers; 0 for an even mixture
+of readable kinds. An opponent of the paper's may answer each prompt with another kind, so this is a
+lower bound of its duality gap; and it is of shares that are counted among a few hundred answers, of
+which the greatest of three differences is above 0 even at the equilibrium. *Ours:* kinds, their
+circle, sizes, and one pass of Adam where the paper has a minimiser. Nash-MD is left out: it writes
+from mixtures of two policies.
 
 Legend: J pairs, R answers, K kinds.
 """

@@ -2,10 +2,10 @@
 
 *user*: all votes of a voter are one bounded vector, the ranking strategy. *vote*: the same with
 every vote a voter of its own, which protects single votes, not people: who gave 30 spends 30 times
-the ε. *local*: each voter tells one vote, through randomized response at ε, to nobody trusted; the
-answers are de-biased. *none*: the fit to all votes.
+the ε. *local*: each voter releases one vote, through randomized response at ε, without any trusted
+party; the answers are de-biased. *none*: the fit to all votes.
 
-The truth is what a board of infinitely many such voters shows (``ranking.arena``).
+The truth is the leaderboard of infinitely many such voters (``ranking.arena``).
 
 Legend: V votes, U voters, K items.
 """

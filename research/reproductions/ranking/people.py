@@ -1,11 +1,11 @@
 """Private boards of what real people voted on, beside the boards without privacy.
 
-    python -m murmuration.research.reproductions.ranking.people polis-pairs.jsonl.gz …
+python -m murmuration.research.reproductions.ranking.people polis-pairs.jsonl.gz …
 
-A file has rows ``user_id, prompt, chosen, rejected[, tie]``. Each prompt is a board, with its own
-items; all boards are one joint release, in which a person's votes on all of them are one bounded
-vector. As many people as asked for are drawn, and both boards are theirs: exactly, with all their
-votes, and at ε.
+A file has rows ``user_id, prompt, chosen, rejected[, tie]``. Each prompt has a leaderboard, with
+its own items; all leaderboards are one joint release, in which a person's votes on all of them are
+one bounded vector. As many people as asked for are drawn, and both boards are theirs: exactly, with
+all their votes, and at ε.
 
 Legend: V votes, K items, B boards.
 """

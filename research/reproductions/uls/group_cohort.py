@@ -4,10 +4,11 @@ Source: Charles et al. 2024, App. I.1, Figures 11 to 13, where the loss is that 
 here it is ‖θ̂ − θ*‖₂ on the populations of ``research.reproductions.btl``, where answering zero has
 two. Every pair of powers of two is trained, with the clip norm at the median length of gradients
 that is estimated from *other* people, the same for all seeds, and the step size of a few that is
-best on average over seeds, by looking at θ*, as nobody can. Then each strategy says which pair it
-would have taken for a budget, and is compared with the pair that is best on average over seeds. The
-greedy oracle looks at errors averaged over the same seeds. Strategies and ε are the paper's, which
-starts from G = 1, M = 32, as here, except for "least noise", which it does not have.
+best on average over seeds, with knowledge of θ*, which is impossible in practice. Then each
+strategy says which pair it would have taken for a budget, and is compared with the pair that is
+best on average over seeds. The greedy oracle looks at errors averaged over the same seeds.
+Strategies and ε are the paper's, which starts from G = 1, M = 32, as here, except for "least
+noise", which it does not have.
 
 The claims, with rules that were fixed before the full run, by 95 % intervals over seeds of
 differences of the same seed, averaged over ε and budgets:

@@ -9,10 +9,10 @@ the one is drawn that suits people best, by chance:
   4·tanh(R_max), in whole numbers. The sum leaves.
 - *Server.* Draws one policy with probability proportional to exp(−rate · sum), by exact sampling.
 
-Formal guarantee: (ε, 0) at the level of users under the plan's adjacency. It needs the
-class not to depend on what these users judged, or only by runs that were private themselves and are
-charged beside (``lineage``). Everybody takes part: q = 1. Trusted: the nodes, and the server with
-sums before the draw.
+Formal guarantee: (ε, 0) at the level of users under the plan's adjacency. It needs the class not to
+depend on what these users judged, or only by runs that were private themselves and are charged
+beside (``lineage``). All users take part: q = 1. Trusted: the nodes, and the server with sums
+before the draw.
 
 Source: Zhou et al. 2025, Algorithm 2; McSherry and Talwar 2007. See
 ``research.strategies.choice.exponential_mechanism``.

@@ -1,12 +1,12 @@
 """The exponential mechanism: which of finitely many models suits people best, chosen by chance.
 
-Every user brings, for each of P choices that were fixed without looking at anybody's data, what it
-loses on their judgements. A choice is drawn with probability proportional to exp(−rate · total
-loss), so a good one is likely, and no user can make any outcome much likelier (McSherry and Talwar
-2007; Zhou et al. 2025, Algorithm 2).
+Every user has, for each of P choices that were fixed independently of all data, its loss on their
+judgements. A choice is drawn with probability proportional to exp(−rate · total loss), so a good
+one is likely, and no user can make any outcome much likelier (McSherry and Talwar 2007; Zhou et al.
+2025, Algorithm 2).
 
-How likely is decided by the *span*: by how much one unit's losses can differ between choices. A
-constant that a user's losses share moves all choices alike and cancels, so each vector is shifted
+The probabilities depend on the *span*: the largest difference of one unit's losses between choices.
+A constant that a user's losses share moves all choices alike and cancels, so each vector is shifted
 to a minimum of zero and lies in [0, span]. A vector that comes or goes then multiplies weights by
 something between e^(−rate·span) and 1, all of them the same way: rate ε/span is ε-DP. One that is
 swapped moves weights both ways, and the rate must be ε/(2·span). Both are attained.

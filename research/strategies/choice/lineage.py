@@ -8,7 +8,7 @@ was private itself: then what its runs cost is added to what the choice costs, a
 a run may depend on what earlier ones released (basic composition). Where nothing can be added the
 run is refused.
 
-That somebody looked at users' data in other ways before committing, no file can show.
+No file can show whether users' data were used in other ways before committing.
 """
 
 from collections.abc import Iterable

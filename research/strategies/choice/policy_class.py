@@ -1,7 +1,7 @@
 """A finite class of policies that are there already: which they are, and the file that names them.
 
-A policy is a model of the next token, as any run with `--task policy` or `sft` saves it, or anybody
-else's. What judgements lose under each is for `class_examples`.
+A policy is a causal language model, saved by a run with `--task policy` or `sft`, or from
+elsewhere. What judgements lose under each is for `class_examples`.
 """
 
 import hashlib
