@@ -6,8 +6,8 @@ answered with one masked vector instead of sums. Places (1 to P) name the nodes 
 
 A session is about one sum: the kind of work, the model and every parameter of the request (run,
 round and clip norm among them), all except each node's users. Nodes hash that for themselves from
-the work they get; a node that was sent another sum than the others does not unmask anything. On
-which grid a sum is follows from the parameters (``strategies.spec.NodeHalf``).
+the work they get; a node that was sent another sum than the others reveals no shares. On which grid
+a sum is follows from the parameters (``strategies.spec.NodeHalf``).
 
 Legend: P nodes of a session, L numbers of a masked vector.
 """
