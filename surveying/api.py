@@ -74,7 +74,6 @@ class Survey:
         return f"Survey({str(self.run.path)!r}, {users_text(self.release)} users with judgements)"
 
     def _repr_html_(self) -> str:
-        """The text, escaped, for notebooks."""
         return f"<pre>{escape(str(self))}</pre>"
 
     def __rich__(self) -> Group:

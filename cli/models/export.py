@@ -113,7 +113,6 @@ def export(
 
 
 def _tell(to: Console, files: dict[str, int], left_out: tuple[str, ...]) -> None:
-    """Print the files exported, and those left out."""
     for name, size in files.items():
         to.print(f"{decimal(size):>10}  {name}", markup=False, highlight=False)
     if left_out:

@@ -108,5 +108,4 @@ def compare(
 
 
 def _entries(folder: Path) -> set[str]:
-    """The entries of a folder, without the rows that were given in memory."""
     return {path.name for path in folder.iterdir()} - {"private"} if folder.is_dir() else set()

@@ -103,7 +103,6 @@ class DataSummary:
         return f"DataSummary({self.source!r}, {self.judgements!r})"
 
     def _repr_html_(self) -> str:
-        """The text, escaped, for notebooks."""
         return f"<pre>{escape(str(self))}</pre>"
 
     def __rich__(self) -> Group:

@@ -161,7 +161,7 @@ class Judgements:
         return self.kind, self.most_responses
 
     def as_judgements(self, refusal: str) -> Self:
-        """Return itself."""
+        """Itself."""
         del refusal
         return self
 

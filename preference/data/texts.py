@@ -89,7 +89,7 @@ class UserTexts:
         return len(self.texts)
 
     def as_texts(self, refusal: str) -> Self:
-        """Return itself."""
+        """Itself."""
         del refusal
         return self
 

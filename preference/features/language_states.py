@@ -144,7 +144,6 @@ class LanguageStates:
 
     @cached_property
     def _centre_D(self) -> np.ndarray:
-        """The mean over the public exchanges."""
         prompts, responses = zip(*EXCHANGES, strict=True)
         return self._states.pooled(self._written(prompts, responses)).mean(0)
 

@@ -523,7 +523,6 @@ class TokenExamples(LanguageExamples):
         return torch.from_numpy(result_BT).float()
 
     def _texts_of(self, taken_N: np.ndarray) -> np.ndarray:
-        """The texts of some examples, example by example, (R,)."""
         text_NK = self.text_JK[taken_N]
         return text_NK[text_NK >= 0]
 

@@ -276,7 +276,6 @@ _Into = Mapping[str, torch.Tensor]
 
 
 def _wide(value: Any) -> Any:
-    """The value in float32, if it is a floating-point tensor."""
     floats = isinstance(value, torch.Tensor) and value.is_floating_point()
     return value.float() if floats else value
 

@@ -251,7 +251,6 @@ def _accuracy(run: Mapping[str, Any]) -> Iterator[_Row]:
 
 
 def _judged(run: Mapping[str, Any]) -> str:
-    """The unit that accuracy is counted over."""
     if run["next_tokens"]:
         return "next tokens"
     return "pairs of a user's thumbs up and down" if run["thumbs"] else "judgements"

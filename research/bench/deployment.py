@@ -99,7 +99,6 @@ def main(folder: Path, rounds: int, dimensions: list[int]) -> list[dict[str, flo
 
 
 def _at(site: Site, deployment: Deployment) -> Site:
-    """The same site, reached at another address."""
     other = Site(site.folder, deployment, site.logs)
     other.programs = site.programs
     return other

@@ -268,7 +268,6 @@ def _seconds_of(call: Callable[[], object]) -> float:
 
 
 def _seconds(given: TokenExamples) -> float:
-    """The seconds to compute the states of all texts."""
     begun = time.perf_counter()
     given.base.keep_lower(given.tokens, np.arange(len(given.tokens.lengths_T)))
     return time.perf_counter() - begun

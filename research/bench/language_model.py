@@ -220,7 +220,6 @@ class Variants:
         return _MODEL.loss(reward_JK[:, :1] - reward_JK[:, 1:], y_JW.to(reward_JK.device)).sum()
 
     def _log_likelihoods(self, base: LanguageBase, texts_R: np.ndarray) -> torch.Tensor:
-        """The log-likelihoods of responses, (R,)."""
         with base.computing():
             state_QH, next_Q, text_Q = scored_states(base, self._examples.tokens, texts_R)
             loss_Q = cross_entropy(base.said(state_QH), next_Q, reduction="none")

@@ -170,7 +170,6 @@ class _Clocks:
 
 
 def _context_of(run_config: Mapping[str, Scalar]) -> Context:
-    """The context of the only node."""
     node_config: dict[str, Scalar] = {"partition-id": 0, "num-partitions": 1}
     return Context(1, 1, node_config, RecordDict(), dict(run_config))
 

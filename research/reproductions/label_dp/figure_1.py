@@ -237,7 +237,6 @@ def remarks(rows: Rows) -> list[str]:
 
 
 def _errors(rows: Rows, dimension: int, epsilon: float | None, estimator: str) -> dict[int, float]:
-    """The mean error by n."""
     same = where(rows, dimension=dimension, epsilon=epsilon, estimator=estimator)
     return {row["n"]: row["error_mean"] for row in same}
 

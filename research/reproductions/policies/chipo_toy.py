@@ -205,7 +205,6 @@ def agrees(rows: Rows) -> bool:
 
 
 def _lower(above_R: np.ndarray) -> float:
-    """The lower end of the mean's interval."""
     if not above_R.any():
         return 0.0
     error = above_R.std(ddof=1) / np.sqrt(len(above_R))

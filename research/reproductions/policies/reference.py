@@ -79,7 +79,6 @@ def _kept(cache: Path, exchanges: list[tuple[str, str, str]]) -> Path:
 
 
 def _whole(folder: Path) -> bool:
-    """True if a folder is complete."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         about = json.loads((folder / _ABOUT).read_bytes())
         return about["format"] == _FORMAT and about["digest"] == digest_of(folder)

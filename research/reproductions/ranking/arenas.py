@@ -100,7 +100,6 @@ def _rows(
 
 
 def _caps(votes: Votes) -> dict[str, int]:
-    """The number of votes that count per unit of privacy; all of them without privacy."""
     return {NONE: len(votes.voter_V), USER: _CAP, VOTE: 1}
 
 

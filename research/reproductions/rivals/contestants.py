@@ -168,7 +168,6 @@ class Learners:
 
 @cache
 def _flip_probability(epsilon: float, cap: int, count: int) -> float:
-    """The flip probability of each label of a user with ``count`` judgements."""
     promise = LabelPromise(epsilon, cap=cap, delta=DELTA)
     return RandomizedResponse(promise.per_label(promise.most(count))).flip_probability
 
