@@ -14,13 +14,11 @@ no private data and have no privacy cost:
   the reference's answers (least squares on log words, within prompts), so that longer is no better;
 - **pessimism**: of language models it takes off Γ standard deviations of the last rounds' rewards
   (``alignment.iterates``); of linear heads Γ·‖φ − φ̄‖ in the norm of (Σ + λI)⁻¹, as in equation 9
-  of
-  Chowdhury et al. on label-private rewards, so that directions which the reference hardly ever
+  of Chowdhury et al. on label-private rewards, so that directions which the reference hardly ever
   writes are not climbed. There Σ is of the judgements. Those are private here, so Σ is of the
   reference's answers to public prompts, φ̄ their mean for the prompt and λ the mean of Σ's
-  diagonal;
-  the norm is counted in its mean over those answers. It says how unusual an answer is, and is no
-  confidence bound.
+  diagonal; the norm is counted in its mean over those answers. It says how unusual an answer is,
+  and is no confidence bound.
 
 An ensemble over noise seeds of one release is impossible: there is one release, and every further
 one costs another ε. Noise drawn anew on top of it is independent of the error that it has.

@@ -29,8 +29,8 @@ class Accuracy:
         users: users with a judgement that is not a tie.
         judgements: judgements that are not ties.
         chance: the accuracy of guessing, as a mean over judgements; NaN without any.
-        loss: of causal language models, for which `judgements` are tokens: the mean
-            cross-entropy in nats; NaN for a reward.
+        loss: of causal language models, for which `judgements` are tokens: the mean cross-entropy
+            in nats; NaN for a reward.
         share_U: each user's share, of which ``by_user`` is the mean.
         judged_U: the number of judgements (or tokens) that each of these shares is of.
     """

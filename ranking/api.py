@@ -158,9 +158,9 @@ def rank(
             models are recognised by the columns model_a and model_b of a table; where each row
             names its own (JSON), by ``format="arena-models"``. Without data and items the embedded
             arena.
-        items: The public list of items: names, a file with one per line, or a ``.json`` file.
-            For a Polis conversation (``format="polis"``) the default is its statements without
-            those that moderators rejected.
+        items: The public list of items: names, a file with one per line, or a ``.json`` file. For a
+            Polis conversation (``format="polis"``) the default is its statements without those that
+            moderators rejected.
         items_public: Declare that all models named in the columns model_a and model_b of a file are
             public: these are the items then. Without ``items``.
         by: The column with the category of a vote, with ``categories``: one leaderboard for each.

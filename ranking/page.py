@@ -1,11 +1,11 @@
 """The page of a leaderboard, to be published: ranks, differences, and the privacy cost for a voter.
 
 Decisions:
-- Ranks are ranges, and the headline names every item that may be first, so that the page
-  claims nothing that noise or luck could have made.
+- Ranks are ranges, and the headline names every item that may be first, so that the page claims
+  nothing that noise or luck could have made.
 - All of it is post-processing of one release, so page, CSV and JSON may be published.
-- Names of items are untrusted texts: Jinja escapes them, each stands in a direction of its own,
-  and in the CSV one that a spreadsheet would compute has an apostrophe before it.
+- Names of items are untrusted texts: Jinja escapes them, each stands in a direction of its own, and
+  in the CSV one that a spreadsheet would compute has an apostrophe before it.
 - One file, no script, nothing fetched from anywhere, light or dark as the reader has it.
 
 Legend: K items.

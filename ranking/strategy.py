@@ -2,13 +2,11 @@
 computed from it.
 
 - *Node.* At most a fixed number of each voter's ballots count, a window at a random place. They
-  become one
-  vector: of each item wins less losses, with scaled numbers beside it that intervals need
-  (``ranking.layout``). Votes whose vector is longer than C weigh less, all of them
-  alike, so that it is C long. The sum leaves.
+  become one vector: of each item wins less losses, with scaled numbers beside it that intervals
+  need (``ranking.layout``). Votes whose vector is longer than C weigh less, all of them alike, so
+  that it is C long. The sum leaves.
 - *Server.* Adds Gaussian noise to the sum, once, and fits the leaderboard to it, which is
-  post-processing
-  (``ranking.board``).
+  post-processing (``ranking.board``).
 
 Formal guarantee: (epsilon, delta) for all votes of one user, under every adjacency. A vector is at
 most C long, so the sum moves by at most C where a user comes or goes, and by 2C where one takes

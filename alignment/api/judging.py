@@ -66,8 +66,7 @@ def winrate(
         seed: Seed of prompts, answers and intervals.
         writer: The address, up to /v1, of an OpenAI-compatible server that writes the answers of
             all models (files excepted), which are then named as there: prompts are sent to it. Its
-            key, if
-            it needs one, is in MURMURATION_WRITER_KEY.
+            key, if it needs one, is in MURMURATION_WRITER_KEY.
         system: The system prompt of prompts that have none of their own; by default the one that
             a model was trained with. ``""``: as its chat template does by itself.
         progress: Whether to show progress.

@@ -3,8 +3,8 @@
 What that package does: connections, pauses, further attempts where an endpoint is busy or broken.
 What is added here:
 
-- The endpoint is not trusted. A reply has limits of time and bytes; redirects are not
-  followed, and the body of an error is not read.
+- The endpoint is not trusted. A reply has limits of time and bytes; redirects are not followed, and
+  the body of an error is not read.
 - The key is read from the environment and goes into one header, nowhere else. Errors and logs quote
   neither headers nor bodies, where an endpoint could repeat it. Of proxies and logins
   (`HTTP_PROXY`, `.netrc`) in the environment nothing is taken: what is sent goes to the address

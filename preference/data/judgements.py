@@ -7,9 +7,8 @@ Decisions:
   they can contribute.
 - Responses of a row are in order of preference, the preferred one first. Those that tie keep their
   given order, and y is one over their number: 1/2 for a pair.
-- The kind of all rows, and the most responses of one, are declared
-  (`preference.data.schema`), never taken from them: one row would decide the arithmetic of all
-  others.
+- The kind of all rows, and the most responses of one, are declared (`preference.data.schema`),
+  never taken from them: one row would decide the arithmetic of all others.
 - How likely a label is false travels with it (`flip_R`): a loss takes its flip rate from the data.
 - Records that their own system took out do not count, whether bad rows are refused or not; their
   number is reported. Its user stays.

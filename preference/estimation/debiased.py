@@ -4,8 +4,8 @@ Four losses of a judgement, of the probabilities π that the model gives to its 
 and p as in ``preference.estimation.randomized_labels``:
 
 - ``debiased``: −Σ q_j log π_j. Its expectation over the randomized labels is the log loss on true
-  labels, so
-  gradients are unbiased. For pairs it is 1/r times the loss of L eq. 4 and 5 and of A eq. 1.
+  labels, so gradients are unbiased. For pairs it is 1/r times the loss of L eq. 4 and 5 and of A
+  eq. 1.
 - ``mle``: −Σ s_j log(r π_j + p/(K − 1)), the likelihood of what was stated (L eq. 3).
 - ``square``: ½ Σ (π_j − q_j)². For pairs it is a quarter of the square in S eq. 6,
   (2σ(z) − 1 − c(ε) z̄)², in linear form; the ball bounds z, where the paper clips it.

@@ -3,11 +3,11 @@
 A text's states have the same bits alone and in any company: another user's text must not move them
 in their last digit. Three things make it fast all the same.
 
-- Texts of equally many tokens share a batch, without padding (except the shortest). The weights
-  of a small network are read from memory once for the batch; for one short text that takes longer
-  than computing with them. Whether texts of a batch are isolated is up to the machine's kernels: a
-  row of a product may be added up in another order where there are more rows. That depends on
-  shapes and not on numbers, so before the first batches random tokens of some shapes are tried out,
+- Texts of equally many tokens share a batch, without padding (except the shortest). The weights of
+  a small network are read from memory once for the batch; for one short text that takes longer than
+  computing with them. Whether texts of a batch are isolated is up to the machine's kernels: a row
+  of a product may be added up in another order where there are more rows. That depends on shapes
+  and not on numbers, so before the first batches random tokens of some shapes are tried out,
   together and alone. Unless all bits are equal, and on a GPU, each text is read alone.
 - Each core has batches of its own, on one thread.
 - What was computed before is kept on disk (`preference.language.row_cache`), in the folder that

@@ -12,9 +12,9 @@ Decisions:
 - Rows are read one by one, so that no bytes in one reach another: a line of JSONL that is broken or
   endless is that row's alone, and so is a cell of Parquet. Of some files this cannot be had, as
   they are one text: a JSON array, CSV (an open quote swallows what follows), what is packed. Such a
-  file is read whole or refused: this reveals one bit about its content, to its holder only.
-  Of CSV it shows only where a row no longer fits: quotes are trusted to be its writer's.
-  Where several people's rows must be kept apart, arrays and CSV are not read (``isolate``).
+  file is read whole or refused: this reveals one bit about its content, to its holder only. Of CSV
+  it shows only where a row no longer fits: quotes are trusted to be its writer's. Where several
+  people's rows must be kept apart, arrays and CSV are not read (``isolate``).
 """
 
 import codecs

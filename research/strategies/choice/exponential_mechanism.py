@@ -23,10 +23,9 @@ Decisions:
 - *An exact draw.* A choice is proposed uniformly and taken with probability exp(−γ), with γ the
   rational number that rate and sums make and exact Bernoulli draws (``discrete_laplace``), until
   one is taken; in permute-and-flip, of those not proposed before. No exponential or logarithm is
-  ever
-  rounded, so there are no last digits to read (Mironov 2012; Ilvento 2020), as there are in noise
-  added to scores or in a softmax of 64 bits. At most P proposals are needed on average. Its running
-  time depends on the sums, and must be hidden from those who may see outcomes only.
+  ever rounded, so there are no last digits to read (Mironov 2012; Ilvento 2020), as there are in
+  noise added to scores or in a softmax of 64 bits. At most P proposals are needed on average. Its
+  running time depends on the sums, and must be hidden from those who may see outcomes only.
 
 Legend: P choices, J judgements of one user.
 """
