@@ -114,7 +114,8 @@ def canaries() -> dict[str, list[object]]:
 
 
 def moved(rows: Sequence[object]) -> np.ndarray:
-    """The exact sum of clipped gradients at zero, in clip norms, of a file with these rows, (D,).
+    """The direction in which the exact sum of clipped gradients at zero moves a model, in clip
+    norms, for a file with these rows, (D,).
 
     Raises:
         InputError: the file is refused.

@@ -118,7 +118,7 @@ class NodeHalf:
 
 
 class Sums(IntEnum):
-    """The protocols that nodes' sums are suitable for; each includes those before it."""
+    """Properties of nodes' sums; each includes those before it."""
 
     FLOATING_POINT = 0
     #: Nodes can mask them.
@@ -145,7 +145,7 @@ class Strategy:
         why: the reason why there is none under the others.
         rounds: the possible numbers, if it solves for the model with all users; empty: any.
         everybody: whether all users are in each of its steps, so that there is no cohort to choose.
-        sums: the protocols that its sums are suitable for, possibly by its settings.
+        sums: the property of its sums, possibly by its settings.
         check: InputError, naming the option, for settings that do not go together.
         solve: for ``murmuration plan``.
         fits_policies: of one that solves, whether that can be a policy.
@@ -179,7 +179,7 @@ class Strategy:
     features: Callable[[Settings], dict[str, Any] | None] | None = None
 
     def sums_of(self, settings: Settings) -> Sums:
-        """The protocols that its sums are suitable for with these settings."""
+        """The property of its sums with these settings."""
         return self.sums if isinstance(self.sums, Sums) else self.sums(settings)
 
     def as_set(self, settings: Settings) -> str:
