@@ -59,7 +59,7 @@ DEFAULT_LOCAL = LocalSteps(4, 1.0)
 
 
 def default_clip(local: LocalSteps) -> float:
-    """As tight a bound on each local step as ULS puts on its one."""
+    """The clip norm that bounds each local step as tightly as ULS bounds its one step."""
     return DEFAULT_CLIP * local.rate * local.steps
 
 
@@ -76,7 +76,7 @@ class FedAvgPlan(UlsPlan):
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: as for ULS, and the local steps."""
+        """The config sent to nodes: as for ULS, and the local steps."""
         return {
             **super().node_config,
             "local-steps": self.local.steps,

@@ -1,4 +1,4 @@
-"""What a strategy is: one object, from which everything else that knows of strategies derives.
+"""The definition of a strategy: one object, from which everything else about strategies derives.
 
 A strategy's file holds its plan, its settings, its server half, its node half, and at its end one
 ``Strategy`` that says what it supports and why not more. ``strategies.registry`` lists them.
@@ -57,12 +57,12 @@ Number = Callable[[str, float], float]
 
 
 def clip_norm(number: Number) -> float:
-    """One user's part of a sum of clipped vectors, at most."""
+    """The bound on one user's part of a sum of clipped vectors."""
     return number("clip-norm", math.inf)
 
 
 def clip_norm_of_each(number: Number) -> float:
-    """One user's part of a sum of clipped examples, at most."""
+    """The bound on one user's part of a sum of clipped examples."""
     return number("clip-norm", math.inf) * number("group-size", math.inf)
 
 
@@ -72,7 +72,9 @@ def grid_of_clip(number: Number) -> Mapping[str, float]:
 
 
 def grid_and_count(number: Number) -> Mapping[str, float]:
-    """The same, and that of how many users are within a radius, less "middle" for each."""
+    """The same, and the grid step of the number of users within a radius, less "middle" for
+    each.
+    """
     if number("middle", math.nan) % grid.COUNT_STEP != 0.0:  # also of what is no number
         raise ValueError("counts less this middle are on no grid")
     return {**grid_of_clip(number), "within": grid.COUNT_STEP}
@@ -85,17 +87,17 @@ def no_grid(number: Number) -> Mapping[str, float]:
 
 @dataclass(frozen=True)
 class NodeHalf:
-    """What a node computes, and how much of one user can be in it.
+    """A node's computation, and the bound on one user's part of it.
 
     Attributes:
-        client_update: from examples, what is asked, the users' random names and the source of draws
-            to named sums; a pure function.
-        length: from a request's numbers, how long one user's part can be. None: there is no bound,
-            and no owner's policy allows it.
-        steps: from a request's numbers, the grids of its sums by name, of those that are on one.
-            Nothing else says on which grid a sum is: no request names one.
+        client_update: a pure function from examples, the request, the users' random names and the
+            source of draws to named sums.
+        length: from a request's numbers, the bound on the length of one user's part. None: there is
+            no bound, and no owner's policy allows it.
+        steps: from a request's numbers, the grid step of each discrete sum by name. Only this
+            defines a sum's grid: no request names one.
         whole: whether all judgements of a user count, whatever group size a request names.
-        model: whether it looks at the model at all.
+        model: whether it uses the model at all.
     """
 
     client_update: Callable[[Any, TrainRequest, np.ndarray, Randomness], Mapping[str, np.ndarray]]
@@ -106,41 +108,40 @@ class NodeHalf:
 
     @property
     def of_examples(self) -> bool:
-        """Return whether the clip norm is that of a single example."""
+        """True if the clip norm is that of a single example."""
         return self.length is clip_norm_of_each
 
     @property
     def counts(self) -> bool:
-        """Return whether it also tells how many users are within a radius."""
+        """True if it also returns the number of users within a radius."""
         return self.steps is grid_and_count
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """A strategy, and all that the rest of the project knows of it.
+    """A strategy, with everything that the rest of the project needs of it.
 
     Attributes:
         name: of ``--strategy``.
         help: one line.
-        build: from a run's settings to what runs and what the report says; spends nothing but what
-            choosing parameters costs.
-        node_halves: what nodes are asked, by the name that stands in requests. The first is what
-            an owner's policy means by ``name``.
+        build: from a run's settings to the strategy and its description for the report; spends only
+            the cost of choosing parameters.
+        node_halves: the nodes' computations, by their names in requests. The first is what an
+            owner's policy means by ``name``.
         settings: a frozen dataclass of those that are its own.
-        theorems: what is proven of what it releases in a round: one row for each noise and
-            sampling that it can have. What is not named is refused.
-        applies: whether a theorem is of a run with these settings of its own.
-        rounds: how many it can take, where it solves for the model with everybody; empty: any.
-        everybody: whether it takes steps with everybody in each of them, so that there is no
-            cohort to choose.
+        theorems: those about the release of a round, one for each noise and sampling. All else
+            is refused.
+        applies: whether a theorem is about a run with these settings of its own.
+        rounds: the possible numbers, if it solves for the model with all users; empty: any.
+        everybody: whether all users are in each of its steps, so that there is no cohort to choose.
         check: InputError, naming the option, for settings that do not go together.
         solve: for ``murmuration plan``.
         fits_policies: of one that solves, whether that can be a policy.
-        trains: whether it trains a model; False: what it gives was there already.
-        lineage: from the description of what is learnt on, and settings, to the runs behind models
-            that it names beside its base; None where it names none.
-        features: from settings to the description of features of its own, for
-            ``preference.bases.base_of``; None where it learns on what --base or --features name.
+        trains: whether it trains a model; False: it chooses an existing one.
+        lineage: from the config of the model, and settings, to the runs behind models that it names
+            beside its base; None if it names none.
+        features: from settings to the config of features of its own, for
+            ``preference.bases.base_of``; None if it uses those of --base or --features.
     """
 
     name: str
@@ -174,7 +175,8 @@ class Strategy:
 
     def is_proven(self, own: object) -> bool:
         """True where its guarantee is proven, and not only claimed."""
-        return all(row.status is not Status.CLAIMED for row in self.theorems_of(own))
+        theorems = self.theorems_of(own)
+        return bool(theorems) and all(row.status is not Status.CLAIMED for row in theorems)
 
     @property
     def adjacencies(self) -> frozenset[Adjacency]:
@@ -191,12 +193,12 @@ class Strategy:
 
     @property
     def samples(self) -> bool:
-        """Return whether a round has a cohort instead of everybody."""
+        """True if a round has a sampled cohort instead of all users."""
         return not (self.rounds or self.everybody)
 
     @property
     def has_model(self) -> bool:
-        """Return whether it learns a model, which could be measured on users who are held out."""
+        """True if it learns a model, which could be evaluated on held-out users."""
         halves = self.node_halves.values()
         return not halves or any(half.model for half in halves)
 
@@ -207,19 +209,18 @@ class Strategy:
 
     @property
     def averages_users(self) -> bool:
-        """Return whether a user's judgements enter as one averaged gradient, whatever loss it is
-        of."""
+        """True if a user's judgements enter as one averaged gradient, of any loss."""
         one_by_one = any(half.of_examples for half in self.node_halves.values())
         return not (self.rounds or self.local or one_by_one)
 
     def check_adjacency(self, adjacency: Adjacency, own: object) -> None:
         """Unsupported (a ValueError), saying what to use instead, if there is no guarantee."""
-        found = self.theorems_of(own)
-        if adjacency in (under := _under(found)):
+        theorems = self.theorems_of(own)
+        if adjacency in (under := _under(theorems)):
             return
         ways = [f"--adjacency {listed(under)}"] if under else []
         ways += self._other_settings(own, adjacency)
-        of_what = found[0] if found else "these settings together"
+        of_what = theorems[0] if theorems else "these settings together"
         raise Unsupported(
             f"{self.as_set(own)} has no guarantee under {adjacency}: nothing is proven there of "
             f"{of_what}; use {', or '.join([*ways, 'another strategy'])}"
@@ -253,9 +254,9 @@ _WITH_OPENDP = "pip install 'murmuration-rlhf[secure]'"
 
 @dataclass(frozen=True)
 class NoiseChoice:
-    """``kind`` of the noise, and for the report a sentence that a reader must know, or none.
+    """The ``kind`` of the noise, and a sentence for the report that its reader must know, or none.
 
-    ``parties`` is of how many nodes' shares it is, where nodes add it.
+    ``parties`` is the number of nodes' shares, if nodes add it.
     """
 
     kind: str
@@ -263,7 +264,7 @@ class NoiseChoice:
     parties: int = 0
 
     def on(self, coordinates: int) -> DiscreteNoise | DistributedNoise | None:
-        """Discrete noise on so many coordinates, if it is discrete."""
+        """The discrete noise on ``coordinates`` coordinates; None if it is not discrete."""
         if self.kind == "distributed":
             return DistributedNoise(coordinates, self.parties)
         return DiscreteNoise(coordinates) if self.kind == "discrete" else None
@@ -313,9 +314,9 @@ def _check_distributed(config: Settings, strategy: Strategy) -> None:
 def choose_noise(
     config: Settings, strategy: Strategy, dimension: int, *, seeded: bool, nodes: int
 ) -> NoiseChoice:
-    """The noise of a run with so many weights, on so many registered ``nodes``.
+    """The noise of a run with ``dimension`` weights, on ``nodes`` registered nodes.
 
-    Raises ValueError if what is asked for is too much.
+    Raises ValueError if the noise cannot be drawn for these sizes.
     """
     for mechanism in (Mechanism.RANDOMIZED_RESPONSE, Mechanism.EXPONENTIAL):
         if strategy.adds(mechanism, config.own):
@@ -350,7 +351,7 @@ def choose_noise(
 
 
 def _parties(honest: int, nodes: int) -> int:
-    """Of how many shares the noise is: as many as are honest, or as the protocol needs to stay."""
+    """The number of shares of the noise: the number of honest nodes, or the protocol's minimum."""
     if nodes < party.LEAST_PARTIES:
         raise ValueError(
             f"--noise distributed needs {party.LEAST_PARTIES} nodes, and there are {nodes}"
@@ -374,7 +375,7 @@ _LONGEST_CLIPPED = 40.0
 
 
 def described_base(config: Settings) -> dict[str, Any]:
-    """Return the description of what --base or --features name, for `preference.bases.base_of`.
+    """The config of the model that --base or --features name, for `preference.bases.base_of`.
 
     Raises:
         InputError: settings that do not go together, or a folder that is not there.
@@ -393,7 +394,8 @@ def described_base(config: Settings) -> dict[str, Any]:
 
 
 def base_settings(config: Settings, **instead: Any) -> "BaseSettings":
-    """Return what --base names and the settings about it say; ``instead`` takes their place.
+    """The settings of the base that --base names, with the options about it; ``instead`` overrides
+    them.
 
     Raises:
         InputError: settings that do not go together, or a folder that is not there.
@@ -435,7 +437,7 @@ def base_settings(config: Settings, **instead: Any) -> "BaseSettings":
 
 
 def trains_layers(config: Settings) -> bool:
-    """Return whether more than a linear head is trained."""
+    """True if more than a linear head is trained."""
     return bool(config.base) and config.train != "head"
 
 
@@ -445,10 +447,10 @@ ReleaseCache = Callable[[str, Callable[[], Released[Any]]], Any]
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a strategy needs besides its plan.
+    """Inputs of a strategy besides its plan.
 
     Raises:
-        ValueError: the plan would count on coins of a hold-out that were not tossed.
+        ValueError: the plan would rely on a random hold-out that did not take place.
     """
 
     strategy: Strategy
@@ -471,7 +473,7 @@ class RunContext:
 
     @property
     def hold_out(self) -> HoldOut | None:
-        """Return how users are held out by a secret coin, if that is so."""
+        """The hold-out mechanism if users are held out at random."""
         return self.config.hold_out
 
     @property
@@ -481,7 +483,7 @@ class RunContext:
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """Return what every ``SumPlan`` takes from the settings, but for its noise."""
+        """The settings of every ``SumPlan``, except its noise."""
         config = self.config
         return {
             "users": self.users,
@@ -493,7 +495,7 @@ class RunContext:
 
     @property
     def cohort_sizes(self) -> dict[str, Any]:
-        """Return what every ``CohortPlan`` takes from the settings, but for its noise."""
+        """The settings of every ``CohortPlan``, except its noise."""
         config = self.config
         return {
             **self.sizes,
@@ -504,7 +506,7 @@ class RunContext:
 
     @cached_property
     def noise(self) -> NoiseChoice:
-        """Return which noise is drawn."""
+        """The kind of noise that is drawn."""
         nodes = len(self.participants.registry.nodes)
         return choose_noise(
             self.config, self.strategy, self.dimension, seeded=self.source.seeded, nodes=nodes
@@ -586,9 +588,9 @@ class BuiltStrategy:
         bytes_per_user: float,
         account: str,
     ) -> "BuiltStrategy":
-        """With the figures of its plan, which spends the whole budget.
+        """A built strategy with the figures of its plan, which spends the whole budget.
 
-        ``account`` is what took place in a round: only the strategy can say it.
+        ``account`` is the strategy's description of a round.
         """
         return cls(
             strategy=strategy,
@@ -605,7 +607,7 @@ class BuiltStrategy:
 
 
 def sum_bytes(context: RunContext, vectors: int = 1) -> int:
-    """Of each number of a sum of so many clipped vectors, as a node sends it."""
+    """The bytes of each number of a sum of ``vectors`` clipped vectors, as a node sends it."""
     return 4 if grid.short(vectors) and not context.config.secure_aggregation else 8
 
 

@@ -9,9 +9,9 @@ Formal guarantee: (epsilon, delta) at the level of users under the plan's adjace
 sequence of models: T compositions of the Poisson-subsampled Gaussian with probability M/N. Where
 noise is correlated over b rounds, b groups of users take turns, and the guarantee is that of ⌈T/b⌉
 compositions with probability b·M/N, under add-remove and zero-out (``privacy.continual.banded``).
-Where everybody of a group takes part it is that of one Gaussian release
-(``privacy.continual.buffered``). Trusted: the server (it sees clipped sums before noise, and who is
-in which round) and the nodes' clipping.
+If all users of a group take part it is that of one Gaussian release
+(``privacy.continual.buffered``). Trusted: the server (it sees clipped sums before noise, and the
+users of each round) and the nodes' clipping.
 
 Its non-private twin shows what that costs: the same cohorts and averages, nothing clipped, no
 noise. Formal guarantee of the twin: none; its ledger says epsilon = ∞.
@@ -137,7 +137,7 @@ class UlsPlan(CohortPlan):
 
     @property
     def sampler(self) -> Sampler:
-        """Return who is asked in a round."""
+        """The sampler of a round's users."""
         if isinstance(self.factor, BufferedToeplitz):  # everybody of the group whose turn it is
             return CyclicSampler(1.0 / self.factor.separation, self.factor.separation)
         if self.factor:
@@ -146,12 +146,12 @@ class UlsPlan(CohortPlan):
 
     @property
     def of_rounds(self) -> dict[Event, int]:
-        """Return what the rounds cost: each alike, or the first for all."""
+        """The events of the rounds: one per round, or one of the first round that pays for all."""
         return self.mechanism.charges(self.rounds)
 
     @cached_property
     def mechanism(self) -> GaussianSum | CorrelatedSum:
-        """Return what each round runs and charges."""
+        """The mechanism that each round runs and charges."""
         sampler, terms = self.sampler, (self.clip, self.noise_multiplier, self.adjacency)
         if isinstance(sampler, CyclicSampler) and self.factor and self.discrete is None:
             return CorrelatedSum(sampler, *terms, self.factor)
@@ -166,7 +166,7 @@ class UlsPlan(CohortPlan):
 
     @property
     def divisor(self) -> float:
-        """Return what the noisy sum is divided by: M, or M·C with normalized clipping."""
+        """The divisor of the noisy sum: M, or M·C with normalized clipping."""
         return self.cohort * (self.clip.norm if self.normalized else 1.0)
 
     @property
@@ -176,7 +176,9 @@ class UlsPlan(CohortPlan):
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: clip norm, and how many judgements of a user count."""
+        """The config sent to nodes: the clip norm, and the number of a user's judgements that
+        count.
+        """
         return {"clip-norm": self.clip.norm, **super().node_config}
 
 
@@ -218,7 +220,7 @@ class Uls(SumStrategy, SteppedStrategy):
         return self.release(round_, totals) / self.plan.divisor
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return what a resumed run needs; secret is the noise that later rounds share."""
+        """The state that a resumed run needs; the noise that later rounds share is secret."""
         secret: dict[str, np.ndarray] = {}
         if self.memory and self.rounds_done < self.plan.rounds:
             secret = self.memory.state()
@@ -234,8 +236,9 @@ class Uls(SumStrategy, SteppedStrategy):
 
 
 def correlation(context: RunContext) -> Correlation | None:
-    """Return the noise that the settings ask for, if it is correlated: of as many bands as are
-    named, or as have the least error, or by buffers."""
+    """The correlated noise that the settings ask for, if any: banded, with the given number of
+    bands or that of the least error, or buffered.
+    """
     config, sizes = context.config, context.cohort_sizes
     own, users, cohort = config.of(Sampled), sizes["users"], sizes["cohort"]
     if own.noise_correlation == "none":
@@ -293,7 +296,7 @@ def built(
     correlated: Correlation | None,
     whoever: str,
 ) -> BuiltStrategy:
-    """A strategy of such a plan; ``whoever`` took part did what it says."""
+    """A strategy of such a plan; ``whoever`` is the verb phrase of `account`."""
     moving, in_sum = plan.noise, account(plan, whoever)
     if correlated is not None:  # independent noise that moves θ as far
         moving = plan.mechanism.std / plan.divisor * correlated.spread
@@ -314,7 +317,9 @@ def built(
 
 
 def account(plan: UlsPlan, whoever: str) -> str:
-    """For the report: what took place in a round, and what ``whoever`` took part did."""
+    """The report's description of a round; ``whoever`` is a verb phrase: what each
+    participant did.
+    """
     sampler, correlated = plan.sampler, ""
     if isinstance(sampler, PoissonSampler) and sampler.probability == 1.0:
         took_part = "In each round everybody took part."
@@ -434,17 +439,17 @@ class NonPrivatePlan:
 
     @property
     def sampler(self) -> PoissonSampler:
-        """Return who is asked in a round."""
+        """The sampler of a round's users."""
         return PoissonSampler(self.cohort / self.users)
 
     @property
     def charges(self) -> dict[Event, int]:
-        """Nothing that is planned, as nothing is promised."""
+        """Empty: there is no guarantee."""
         return {}
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: how many judgements of a user count."""
+        """The config sent to nodes: the number of a user's judgements that count."""
         return {"group-size": self.group_size, "retain": self.retain}
 
 

@@ -6,10 +6,10 @@ is derived in ``privacy.mechanisms.objective_noise``.
 A run protects labels (``replace-labels``), where the random term is one Gaussian release: nodes
 send Σ_u a_u · mean of x·(y − ½) over user u's judgements. The weight a_u is public: one over how
 far all labels of the user together could move their mean (``perturbed_minimiser``, beside). So
-every user can move the sum by exactly one, and nobody's features have to be shortened for it. The
+every user can move the sum by exactly one, and no user's features have to be clipped for it. The
 server adds w and minimises over public features.
 
-    min Σ_u a_u · mean of loss + (ridge/2)‖θ‖² + ⟨w, θ⟩   over ‖θ‖ ≤ ball
+min Σ_u a_u · mean of loss + (ridge/2)‖θ‖² + ⟨w, θ⟩   over ‖θ‖ ≤ ball
 
 With a ``length`` given, a_u = min(1, length / reach), which for one judgement a user is the paper's
 bound on ‖x‖.
@@ -63,9 +63,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectivePlan(WholeCrowdPlan):
-    """What fixes the release: ``length`` is how far one user's labels may move the sum.
+    """The parameters of the release: ``length`` bounds the effect of one user's labels on the sum.
 
-    0 stands for one, by weights that make everybody's reach the same.
+    0 stands for one, by weights that make all users' reach equal.
     """
 
     rounds: int = 1
@@ -89,13 +89,12 @@ class ObjectivePlan(WholeCrowdPlan):
 
     @property
     def clip(self) -> LabelClip:
-        """Return what a user's vector is within: labels y − ½ move it by half of what labels y
-        do."""
+        """The bound on a user's vector: labels y − ½ move it by half as much as labels y."""
         return LabelClip((self.length or 1.0) / 2.0)
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: the bound on features."""
+        """The config sent to nodes: the bound on features."""
         return {"length": self.length}
 
 

@@ -11,8 +11,10 @@ from murmuration.client.agent.policy import Policy
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.theorems import Mechanism, Status
+from murmuration.privacy.theorems import Mechanism, Status, Unit, select
+from murmuration.sims.runtimes.execute import execute
 from murmuration.strategies import registry
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.els import ELS
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.registry import check_adjacency as check
@@ -169,6 +171,18 @@ def test_what_is_not_declared_is_refused():
 def test_every_strategy_has_a_theorem_whatever_its_settings():
     for strategy in registry.strategies().values():
         assert strategy.theorems_of(strategy.settings()), strategy.name
+
+
+def test_a_strategy_whose_rounds_are_another_release_than_it_names_cannot_be_built(
+    installed, few_people, tmp_path
+):
+    """It would be accounted for all the same, but under whose adjacencies nobody had checked."""
+    installed(_Point(replace(THEIRS, theorems=select(Unit.LABELS))))
+    with pytest.raises(ValueError, match="--strategy theirs does not name its theorem"):
+        execute(
+            RunConfig(strategy="theirs", adjacency="replace-labels", out=str(tmp_path / "run")),
+            quiet=True,
+        )
 
 
 def test_what_is_claimed_or_promises_nothing_is_not_proven():
