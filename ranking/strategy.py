@@ -47,7 +47,7 @@ from murmuration.ranking.release import Pairing, RankingRelease
 from murmuration.ranking.settings import PAIRINGS, RankingSettings
 from murmuration.strategies.contributions import clip_of, sampled
 from murmuration.strategies.optimizers import SolvedModel
-from murmuration.strategies.planning import PlanQuery, released_once
+from murmuration.strategies.planning import RELEASED_ONCE, Planned, PlanQuery
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.run import Settings
@@ -292,6 +292,15 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     return replace(built, guarantee=promise(context.config, "the board"))
 
 
+# The noise multiplier is the same for boards of any size.
+_PLANNED = Planned(
+    RankingPlan,
+    free=RELEASED_ONCE,
+    rounds=(1,),
+    fields=lambda query, adjacency: {"layout": VoteLayout(items=2, cap=DEFAULT_CAP)},
+)
+
+
 def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, Any]:
     """All numbers of a plan of one Gaussian sum, with the statistical power if the number of items
     is known.
@@ -299,12 +308,11 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, Any]:
     Raises:
         InputError: numbers that no leaderboard can have.
     """
-    numbers = released_once(query, adjacency, (1,))
     items = query.own.get("board_size")
     if items is None:
         if query.own:
             raise InputError("--max-votes and --votes-each are about a board: add --board-size")
-        return numbers
+        return _PLANNED(query, adjacency)
     cap = query.own.get("max_votes") or DEFAULT_CAP
     each = query.own.get("votes_each") or float(cap)
     if items < 2 or cap < 1 or not 0.0 < each <= cap:
@@ -312,6 +320,7 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, Any]:
             "a board has a --board-size of at least 2, and of each voter at least one vote counts, "
             "on average at most --max-votes"
         )
+    numbers = _PLANNED(query, adjacency)
     std = numbers["noise_multiplier"] * VoteLayout(items=items, cap=cap).clip_norm
     figures = planned_power(query.users or 1, items=items, votes_each=each, net_std=std)
     return {**numbers, "items": items, "votes_each": each, **figures, "power": _ABOUT_POWER}

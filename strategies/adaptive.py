@@ -36,6 +36,7 @@ from murmuration.privacy.theorems import Unit, select
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import batches_users, clip_of, model_of, sampled
 from murmuration.strategies.optimizers import OptimizerSettings
+from murmuration.strategies.planning import NOISE, SAMPLED, Planned
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.adaptive import AdaptiveSettings
@@ -55,7 +56,6 @@ from murmuration.strategies.sums import (
     Mechanism,
     check_size,
     check_vectors_fit,
-    divided,
     noise_for_users,
 )
 
@@ -405,5 +405,10 @@ ADAPTIVE = Strategy(
     node_halves={"adaptive": NodeHalf(client_update, clip_norm, grid_and_count)},
     settings=AdaptiveSettings,
     theorems=select(Unit.VECTOR_AND_BIT),
-    solve=divided(AdaptivePlan, lambda plan: {"count_noise": plan.count_noise}),
+    solve=Planned(
+        AdaptivePlan,
+        takes=SAMPLED,
+        free=NOISE,
+        tells=lambda plan, query: {"count_noise": plan.count_noise},
+    ),
 )

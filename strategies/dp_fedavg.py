@@ -25,7 +25,6 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.contributions import bounded_sum, clip_of
-from murmuration.strategies.planning import sampled_users
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.dp_fedavg import FedAvgSettings
@@ -46,6 +45,7 @@ from murmuration.strategies.uls import (
     built,
     check_sampling,
     correlation,
+    sampled_users,
 )
 
 if TYPE_CHECKING:

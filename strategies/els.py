@@ -22,6 +22,7 @@ Legend: S asked users, K their judgements, D dimensions.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -46,7 +47,7 @@ from murmuration.privacy.theorems import Unit, select
 from murmuration.strategies import sums, uls
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import batches_users, model_of, retained
-from murmuration.strategies.planning import SIX, PlanQuery, attack_figures, largest
+from murmuration.strategies.planning import Planned, PlanQuery, largest
 from murmuration.strategies.protocol import group_size_histogram, messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.secure_rounds import check_nodes
@@ -361,12 +362,18 @@ class GroupPlan(ElsPlan):
         check(cls(noise_multiplier=_ENORMOUS, **plan), epsilon)
         return super().for_epsilon(epsilon, **plan)
 
+    def epsilon(self) -> float:
+        """As for ELS; ValueError, with the largest k that works, if the conversion diverges."""
+        if math.isinf(spent := super().epsilon()):
+            check(self, sys.float_info.max)
+        return spent
 
-def check(plan: GroupPlan, most: float = sys.float_info.max) -> None:
+
+def check(plan: GroupPlan, most: float) -> None:
     """ValueError, naming the largest k that works, if ``plan`` costs more than ``most``."""
 
     def works(group_size: int) -> bool:
-        return replace(plan, group_size=group_size).epsilon() <= most
+        return ElsPlan.epsilon(replace(plan, group_size=group_size)) <= most
 
     if works(plan.group_size):
         return
@@ -388,60 +395,31 @@ class Group(Els):
     name = "group"
 
 
-def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
-    """Epsilon from the noise multiplier, or the noise multiplier from epsilon.
-
-    The sampling probability may be left out if ``cohort`` is given. ``batch`` is the constant that
-    sums are divided by.
-
-    Raises:
-        InputError: something is missing, given twice or out of range, or group privacy diverges.
-        Unsupported: there is no guarantee under ``adjacency``.
-    """
-    query.check_given("users", "group_size", "rounds", "delta")
-    if (query.epsilon is None) == (query.noise_multiplier is None):
-        raise InputError("give one of --epsilon and --noise-multiplier: the other is solved for")
+def _fields(query: PlanQuery, adjacency: Adjacency) -> dict[str, Any]:
+    """Each judgement's probability, given or from a cohort of ``uls`` with the same work."""
     if (query.sampling_probability is None) == (query.cohort is None):
         raise InputError(
             "give one of --sampling-probability, of each kept judgement, and --cohort, the users "
             "of a round of uls whose work it is to equal"
         )
-    assert query.users and query.group_size  # checked above
     probability = query.sampling_probability
     if probability is None:
-        probability = same_compute(query.cohort or 0, query.users, query.group_size)
-    fields = {
-        "users": query.users,
-        "group_size": query.group_size,
-        "probability": probability,
-        "rounds": query.rounds,
-        "delta": query.delta,
-        "adjacency": adjacency,
-        "clip": ExampleClip(1.0),
-        "hold_out": query.hold_out,
-    }
-    kind = ElsPlan if query.strategy == "els" else GroupPlan
-    if query.noise_multiplier is None:
-        plan = kind.for_epsilon(query.epsilon or 0.0, **fields)
-    else:
-        plan = kind(noise_multiplier=query.noise_multiplier, **fields)
-        if isinstance(plan, GroupPlan):
-            check(plan)
-    spent = plan.epsilon()
-    attack = attack_figures(
-        plan.charges, adjacency=adjacency, epsilon=spent, delta=query.delta or 0.0
+        assert query.cohort and query.users and query.group_size  # checked before
+        probability = same_compute(query.cohort, query.users, query.group_size)
+    return {"probability": probability, "clip": ExampleClip(1.0)}
+
+
+def _planned(plan: type[ElsPlan]) -> Planned:
+    return Planned(
+        plan,
+        takes=("users", "group_size", "rounds", "delta"),
+        allowed=("sampling_probability", "cohort"),
+        fields=_fields,
+        tells=lambda made, query: {
+            "sampling_probability": made.probability,
+            "batch": made.batch,
+        },
     )
-    told = ("users", "group_size", "sampling_probability", *SIX)
-    given = {name: getattr(query, name) for name in dict.fromkeys(told)}
-    given = {name: value for name, value in given.items() if value is not None}
-    return {
-        **given,
-        "epsilon": spent,
-        "noise_multiplier": plan.noise_multiplier,
-        "sampling_probability": probability,
-        "batch": plan.batch,
-        **attack,
-    }
 
 
 def _check(settings: Settings) -> None:
@@ -461,7 +439,7 @@ ELS = Strategy(
     settings=ElsSettings,
     theorems=select(Unit.EXAMPLES, event=MixtureGaussian.kind),
     check=_check,
-    solve=solve,
+    solve=_planned(ElsPlan),
 )
 GROUP = Strategy(
     name="group",
@@ -470,5 +448,5 @@ GROUP = Strategy(
     node_halves={"group": NodeHalf(client_update, clip_norm_of_each, grid_of_clip)},
     settings=ElsSettings,
     theorems=select(Unit.EXAMPLES, event=GroupGaussian.kind),
-    solve=solve,
+    solve=_planned(GroupPlan),
 )

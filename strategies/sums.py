@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, Self
 
 import numpy as np
 
-from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
@@ -37,7 +36,6 @@ from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum
 from murmuration.privacy.mechanisms.sampling import PoissonSampler, Sampler
 from murmuration.strategies.base import CohortStrategy, Plan
-from murmuration.strategies.planning import PlanQuery, Solve, attack_figures
 from murmuration.strategies.protocol import messages
 
 #: Noise on a grid, of the server or of the nodes; None: in floating point.
@@ -216,86 +214,6 @@ def noise_for_users(epsilon: float, plan: Mapping[str, Any]) -> float:
         if cost <= epsilon:
             return candidate
     return accountant.calibrate_noise(epsilon, charges, delta=delta, adjacency=adjacency)
-
-
-def everybody(plan: type[SumPlan], **own: Any) -> Solve:
-    """The function by which ``murmuration plan`` solves for epsilon, or for the noise, of such a
-    ``plan``.
-
-    For strategies with all users in every round; ``own`` are fields of the plan that do not affect
-    its cost. Its figures come from the plan's own charges.
-    """
-
-    def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
-        query.refuse_examples()
-        query.refuse_cohort()
-        query.check_given("users", "rounds", "delta")
-        if (query.epsilon is None) == (query.noise_multiplier is None):
-            raise InputError("leave out one of --epsilon and --noise-multiplier, to solve for it")
-        fields = {
-            "users": query.users,
-            "rounds": query.rounds,
-            "delta": query.delta,
-            "adjacency": adjacency,
-            "hold_out": query.hold_out,
-            **own,
-        }
-        if query.noise_multiplier is not None:
-            planned = plan(noise_multiplier=query.noise_multiplier, **fields)
-        else:
-            planned = plan.for_epsilon(query.epsilon or 0.0, **fields)
-        epsilon = planned.epsilon() if query.epsilon is None else query.epsilon
-        return {
-            "epsilon": epsilon,
-            "noise_multiplier": planned.noise_multiplier,
-            "rounds": planned.rounds,
-            "cohort": planned.users,
-            "users": planned.users,
-            "delta": planned.delta,
-            **attack_figures(
-                planned.charges, adjacency=adjacency, epsilon=epsilon, delta=planned.delta
-            ),
-        }
-
-    return solve
-
-
-def divided(plan: type[SumPlan], tell: Callable[[Any], dict[str, float]]) -> Solve:
-    """The function by which ``murmuration plan`` solves for the noise of a ``plan`` that divides
-    its epsilon.
-
-    ``tell`` gives the figures of such a plan besides its noise on the vectors.
-    """
-
-    def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
-        numbers = divided_numbers(query)
-        planned = plan.for_epsilon(**numbers, adjacency=adjacency, hold_out=query.hold_out)
-        terms = {name: numbers[name] for name in ("epsilon", "delta")}
-        return {
-            **numbers,
-            "noise_multiplier": planned.noise_multiplier,
-            **tell(planned),
-            **attack_figures(planned.charges, adjacency=adjacency, **terms),
-        }
-
-    return solve
-
-
-def divided_numbers(query: PlanQuery) -> dict[str, float]:
-    """The given numbers of a plan that divides its budget among several releases.
-
-    Raises:
-        InputError: something is missing or given too much.
-    """
-    query.refuse_examples()
-    strategy = query.strategy
-    if query.noise_multiplier is not None or query.epsilon is None:
-        raise InputError(
-            f"--strategy {strategy} divides its budget by itself: give --epsilon, not the noise"
-        )
-    names = ("epsilon", "users", "cohort", "rounds", "delta")
-    query.check_given(*names[1:])
-    return {name: getattr(query, name) for name in names}
 
 
 def check_vectors_fit(vectors: int, clip: UserClip | ExampleClip) -> None:

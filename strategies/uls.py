@@ -50,16 +50,16 @@ from murmuration.privacy.mechanisms.sampling import (
 from murmuration.privacy.theorems import Mechanism, Participation, Status, Theorem, Unit, select
 from murmuration.strategies.base import PRIVATE, SteppedStrategy
 from murmuration.strategies.contributions import bounded_sum, clip_of
-from murmuration.strategies.optimizers import OptimizerSettings
-from murmuration.strategies.planning import (
+from murmuration.strategies.correlation import (
     BANDS,
     Correlation,
     buffered,
     check_bands,
     check_correlated,
     correlations,
-    sampled_users,
 )
+from murmuration.strategies.optimizers import OptimizerSettings
+from murmuration.strategies.planning import NOISE, SAMPLED, SIX, Planned, PlanQuery
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.shared import Retained, Sampled
@@ -264,6 +264,70 @@ def correlation(context: RunContext) -> Correlation | None:
         **terms,
     )
     return min(others, key=lambda one: one.error)
+
+
+# ``murmuration plan``.
+
+
+def _of_query(query: PlanQuery, adjacency: Adjacency) -> list[Correlation]:
+    """Correlated noise for a query with the default optimizer, the best first, and independent
+    noise last.
+    """
+    numbers, own = query.numbers, query.sampled
+    sizes = {name: numbers[name] for name in ("users", "cohort")}
+    rounds, epsilon = numbers["rounds"], numbers["epsilon"]
+    check_correlated(own.noise_correlation, rounds=rounds, bands=own.bands or None, **sizes)
+    steps = OptimizerSettings("sgd", 1.0, rounds)
+    terms = {"delta": query.delta, "adjacency": adjacency, "hold_out": query.hold_out}
+    if own.noise_correlation == "blt":
+        return [buffered(steps, epsilon, **sizes, **terms)]
+    bands = (own.bands,) if own.bands else BANDS
+    share = sizes["cohort"] / sizes["users"]
+    alone, *others = correlations(steps, epsilon, bands=bands, probability=share, **terms)
+    return [*sorted(others, key=lambda one: one.error), alone]
+
+
+def _correlated(query: PlanQuery, adjacency: Adjacency) -> dict[str, Any]:
+    return {**_one_vector(query, adjacency), "factor": _of_query(query, adjacency)[0].factor}
+
+
+def _one_vector(query: PlanQuery, adjacency: Adjacency) -> dict[str, Any]:
+    return {"clip": UserClip(1.0)}
+
+
+def _about_noise(plan: UlsPlan, query: PlanQuery) -> dict[str, float]:
+    """The error of correlated noise relative to independent noise: for each number of bands that
+    was compared; for buffers with the same turns, and with Poisson sampling.
+    """
+    best, *others = _of_query(query, plan.adjacency)
+    if isinstance(best.factor, BufferedToeplitz):
+        turns = best.factor.participations
+        return {
+            "rounds_apart": best.factor.groups,
+            "rounds_of_a_user": turns,
+            "error_over_same_turns": best.spread / math.sqrt(turns),
+            "error_over_poisson": best.error,
+        }
+    errors = {one.factor.groups: one.error for one in (best, *others[:-1])}
+    return {
+        "noise_multiplier_if_independent": others[-1].noise_multiplier,
+        "bands": best.factor.groups,
+        **{f"error_with_{bands}_bands": errors[bands] for bands in sorted(errors)},
+    }
+
+
+_INDEPENDENT = Planned(UlsPlan, takes=SAMPLED, free=SIX, fields=_one_vector)
+_CORRELATED_PLAN = Planned(
+    UlsPlan, takes=SAMPLED, free=NOISE, fields=_correlated, tells=_about_noise
+)
+
+
+def sampled_users(query: PlanQuery, adjacency: Adjacency) -> dict[str, Any]:
+    """The ``solve`` of strategies whose rounds are one sum of sampled users' clipped vectors: any
+    of the six numbers with independent noise, the noise multiplier with correlated noise.
+    """
+    correlated = query.sampled.noise_correlation != "none"
+    return (_CORRELATED_PLAN if correlated else _INDEPENDENT)(query, adjacency)
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:

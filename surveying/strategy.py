@@ -35,7 +35,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.theorems import Participation, Unit, select
 from murmuration.strategies.contributions import clip_of
 from murmuration.strategies.optimizers import SolvedModel
-from murmuration.strategies.planning import released_once
+from murmuration.strategies.planning import RELEASED_ONCE, Planned
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.run import Settings
@@ -241,6 +241,11 @@ SURVEY = Strategy(
     theorems=select(Unit.VECTOR, Participation.POISSON),
     rounds=(1,),
     check=check,
-    solve=lambda query, adjacency: released_once(query, adjacency, (1,)),
+    solve=Planned(
+        SurveyPlan,
+        free=RELEASED_ONCE,
+        rounds=(1,),
+        fields=lambda query, adjacency: {"questionnaire": Questionnaire()},
+    ),
     features=features,
 )

@@ -29,9 +29,10 @@ from murmuration.privacy.theorems import Mechanism, Participation, Unit, select
 from murmuration.strategies import spec
 from murmuration.strategies.base import PRIVATE, SteppedStrategy
 from murmuration.strategies.contributions import bounded_sum, clip_of
+from murmuration.strategies.planning import Planned
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan, SumStrategy, everybody
+from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan, SumStrategy
 
 #: c_0 and c_1.
 NOW, BEFORE = 0.75, 0.25
@@ -131,5 +132,5 @@ BANDED = spec.Strategy(
     node_halves={"banded": spec.NodeHalf(client_update, length=spec.clip_norm)},
     theorems=select(Unit.VECTOR, Participation.POISSON, Mechanism.GAUSSIAN),
     everybody=True,
-    solve=everybody(BandedPlan, clip=UserClip(1.0)),
+    solve=Planned(BandedPlan, fields=lambda query, adjacency: {"clip": UserClip(1.0)}),
 )

@@ -18,9 +18,8 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.theorems import Mechanism, Participation, Unit, select
 from murmuration.strategies import spec
 from murmuration.strategies.contributions import bounded_sum
-from murmuration.strategies.planning import sampled_users
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.uls import Uls, UlsPlan, account
+from murmuration.strategies.uls import Uls, UlsPlan, account, sampled_users
 
 
 class SignClip(UserClip):

@@ -99,7 +99,8 @@ def plan(
     """
     from murmuration.strategies import registry
     from murmuration.strategies.config import DELTA_EXPONENT, own_settings, typed
-    from murmuration.strategies.planning import SIX, PlanQuery, check_bands
+    from murmuration.strategies.correlation import check_bands
+    from murmuration.strategies.planning import SIX, PlanQuery
     from murmuration.strategies.settings.model import user_isolation
     from murmuration.strategies.settings.privacy import check_delta, parse_delta
     from murmuration.strategies.settings.sampling import cohort_of_turns, usual_cohort
@@ -154,6 +155,10 @@ def plan(
     sampled = sampled and sampling != "all" and not optimize
     choose = cohort is None and users and sampled and given.count(None) == 1
     check_bands(noise_correlation, own_sampled.bands or None)
+    try:
+        registry.check_adjacency(strategy, neighbours, settings)
+    except ValueError as error:
+        raise InputError(str(error)) from None
     if sampling == "all":
         if not users:
             raise InputError("--sampling all needs --users: all of them are in each round")
@@ -179,7 +184,6 @@ def plan(
             settings,
             brought,
         )
-        registry.check_adjacency(strategy, neighbours, settings)
         if optimize and (sampling, noise_correlation) != ("poisson", "none"):
             raise InputError(
                 "--optimize compares Poisson cohorts and independent noise: leave out --sampling "

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from murmuration.privacy.accounting import group_privacy
 from murmuration.privacy.accounting.composition import (
     INTERVAL,
-    Uncertified,
     by_part,
     composed_epsilon,
     composition,
@@ -339,49 +338,18 @@ def joint_noise_multiplier(
     return 1.0 / math.hypot(1.0 / noise_multiplier, bound / bit_noise)
 
 
-def rounds_for(
-    target: float,
-    *,
-    delta: float,
-    event: Event,
-    adjacency: Adjacency,
-    most: int = 1_000_000,
-    hold_out: HoldOut | None = None,
-) -> int:
-    """The largest number of rounds of ``event`` that costs at most ``target``; 0 if none does.
-
-    The answer is never more than ``most``. ``hold_out`` is how users are held out by a secret coin,
-    if they are.
-    """
-
-    def fits(rounds: int) -> bool:
-        return _cost({event: rounds, **charges_of(hold_out)}, adjacency, delta) <= target
-
-    low, high = 0, 1
-    while high <= most and fits(high):
-        low, high = high, high * 2
-    high = min(high, most + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
-
-
-def _cost(charges: Mapping[Event, int], adjacency: Adjacency, delta: float) -> float:
-    try:
-        return epsilon(charges.items(), adjacency=adjacency, delta=delta)
-    except Uncertified:  # so many cannot be had at this delta
-        return math.inf
-
-
 def _check_delta(delta: float) -> None:
     if not 0.0 < delta < 1.0:
         raise ValueError(f"delta must be in (0, 1), got {delta}")
 
 
 def delta_for(
-    target: float, *, event: Event, rounds: int, adjacency: Adjacency, interval: float = INTERVAL
+    target: float,
+    charges: Mapping[Event, int],
+    *,
+    adjacency: Adjacency,
+    interval: float = INTERVAL,
 ) -> float:
-    """The smallest delta at which ``rounds`` of ``event`` cost at most epsilon = ``target``."""
-    total = composition([(event, rounds)], adjacency=adjacency, interval=interval)
+    """The smallest delta at which ``charges`` cost at most epsilon = ``target``."""
+    total = composition(charges.items(), adjacency=adjacency, interval=interval)
     return 0.0 if total is None else total.delta(target)

@@ -32,6 +32,7 @@ from murmuration.research.strategies import filtered_mean
 from murmuration.research.strategies.filtered_mean import FilteredMean, TestedGaussian
 from murmuration.strategies import contributions, uls
 from murmuration.strategies.base import SteppedStrategy
+from murmuration.strategies.planning import NOISE, SAMPLED, Planned
 from murmuration.strategies.settings.own.shared import Retained
 from murmuration.strategies.spec import (
     BuiltStrategy,
@@ -40,7 +41,7 @@ from murmuration.strategies.spec import (
     Strategy,
     cohort_bytes,
 )
-from murmuration.strategies.sums import CohortPlan, check_size, divided
+from murmuration.strategies.sums import CohortPlan, check_size
 
 #: Step size without noise, on gradients that are not clipped: that of ULS at its default clip norm.
 _CEILING = uls.RATE_CEILING / uls.DEFAULT_CLIP
@@ -243,5 +244,10 @@ AUP_CORRECTED = Strategy(
             "aup-corrected",
         ),
     ),
-    solve=divided(CorrectedPlan, lambda plan: {"least_weight": plan.mechanism.bar}),
+    solve=Planned(
+        CorrectedPlan,
+        takes=SAMPLED,
+        free=NOISE,
+        tells=lambda plan, query: {"least_weight": plan.mechanism.bar},
+    ),
 )

@@ -23,7 +23,7 @@ from murmuration.strategies.aup.schedule import Phase
 from murmuration.strategies.aup.threshold import AupThreshold, ThresholdPlan, ThresholdRule
 from murmuration.strategies.contributions import client_update
 from murmuration.strategies.optimizers import PhasedSgd
-from murmuration.strategies.planning import PlanQuery
+from murmuration.strategies.planning import NOISE, SAMPLED, Planned, PlanQuery
 from murmuration.strategies.settings.own.aup import AupSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
@@ -34,7 +34,7 @@ from murmuration.strategies.spec import (
     clip_norm,
     grid_and_count,
 )
-from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, divided, divided_numbers
+from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
 
 #: Step size without noise, on gradients that are not clipped: that of ULS at its default clip norm.
 _CEILING = uls.RATE_CEILING / uls.DEFAULT_CLIP
@@ -166,13 +166,16 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     return adaptive.ADAPTIVE.solve(query, adjacency)
 
 
-_SOLVE_THRESHOLD = divided(
-    ThresholdPlan, lambda plan: {"tests": plan.series, "test_epsilon": plan.test_epsilon}
+_SOLVE_THRESHOLD = Planned(
+    ThresholdPlan,
+    takes=SAMPLED,
+    free=NOISE,
+    tells=lambda plan, query: {"tests": plan.series, "test_epsilon": plan.test_epsilon},
 )
 
 
 def _solve_published(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
-    numbers = divided_numbers(query)
+    numbers, _ = _SOLVE_THRESHOLD.numbers(query)
     if query.hold_out:
         raise InputError("--heldout saves --variant published nothing: its noise is the paper's")
     phases = schedule.constant_schedule(

@@ -57,7 +57,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.theorems import Unit, select
 from murmuration.strategies.contributions import clip_of
 from murmuration.strategies.optimizers import SolvedModel
-from murmuration.strategies.planning import released_once
+from murmuration.strategies.planning import RELEASED_ONCE, Planned
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.public_items import PublicItems
@@ -273,5 +273,5 @@ LABEL_MOMENT = Strategy(
     settings=Solved,
     theorems=select(Unit.LABELS),
     rounds=(1, 2),
-    solve=lambda asked, adjacency: released_once(asked, adjacency, LABEL_MOMENT.rounds),
+    solve=Planned(LabelMomentPlan, free=RELEASED_ONCE, rounds=(1, 2)),
 )

@@ -39,7 +39,7 @@ from murmuration.privacy.mechanisms.objective_noise import Calibration, LabelObj
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.theorems import Mechanism, Unit, select
 from murmuration.strategies.optimizers import SolvedModel
-from murmuration.strategies.planning import released_once
+from murmuration.strategies.planning import RELEASED_ONCE, Planned
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.objective_perturbation import ObjectiveSettings
@@ -85,7 +85,7 @@ class ObjectivePlan(WholeCrowdPlan):
             # A label moves a user's vector by up to the length: two clip norms of half of it.
             sigma = 2.0 * LabelObjective(epsilon, plan["delta"], 1.0, "paper").std
             return cls(noise_multiplier=sigma, **plan)
-        return super().for_epsilon(epsilon, rounds=1, **plan)
+        return super().for_epsilon(epsilon, **{"rounds": 1, **plan})
 
     @property
     def clip(self) -> LabelClip:
@@ -249,5 +249,5 @@ OBJECTIVE_PERTURBATION = Strategy(
     settings=ObjectiveSettings,
     theorems=select(Unit.LABELS, Mechanism.GAUSSIAN),
     rounds=(1,),
-    solve=lambda asked, adjacency: released_once(asked, adjacency, (1,)),
+    solve=Planned(ObjectivePlan, free=RELEASED_ONCE, rounds=(1,)),
 )

@@ -35,7 +35,6 @@ from murmuration.strategies.els import (
     ElsPlan,
     Group,
     GroupPlan,
-    check,
     same_compute,
 )
 
@@ -769,13 +768,13 @@ def test_needs_more_noise_than_els_and_as_much_for_one_judgement():
 def test_a_diverging_conversion_is_refused_with_the_largest_group_that_works():
     plan = GroupPlan(**{**GROUP_PLAN, "group_size": 2000}, noise_multiplier=9.0)
     with pytest.raises(ValueError, match=r"certifies nothing for 2000 .* --strategy els") as caught:
-        check(plan)
+        plan.epsilon()
     found = re.search(r"largest --group-size that works here is (\d+)", str(caught.value))
     assert found
     works = int(found[1])
-    check(GroupPlan(**{**GROUP_PLAN, "group_size": works}, noise_multiplier=9.0))
+    GroupPlan(**{**GROUP_PLAN, "group_size": works}, noise_multiplier=9.0).epsilon()
     with pytest.raises(ValueError, match="certifies nothing"):
-        check(GroupPlan(**{**GROUP_PLAN, "group_size": works + 1}, noise_multiplier=9.0))
+        GroupPlan(**{**GROUP_PLAN, "group_size": works + 1}, noise_multiplier=9.0).epsilon()
 
 
 def test_a_target_that_no_noise_meets_is_refused_too():

@@ -25,7 +25,7 @@ from murmuration.strategies.adaptive import (
     QuantileRule,
 )
 from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer, workload
-from murmuration.strategies.planning import PlanQuery
+from murmuration.strategies.planning import PlanQuery, largest
 from murmuration.strategies.settings.own.aup import AupSettings
 from murmuration.strategies.settings.own.uls import UlsSettings
 
@@ -78,10 +78,10 @@ def test_cohort_instead_of_probability():
     [
         ({"users": None}, "needs --users"),
         ({"group_size": None}, "needs --group-size"),
-        ({"rounds": 0}, "needs --rounds"),
+        ({"rounds": 0}, "--rounds must be positive"),
         ({"delta": None}, "needs --delta"),
-        ({"noise_multiplier": None}, "one of --epsilon and --noise-multiplier"),
-        ({"epsilon": 1.0}, "one of --epsilon and --noise-multiplier"),
+        ({"noise_multiplier": None}, "exactly one of --epsilon, --noise-multiplier"),
+        ({"epsilon": 1.0}, "exactly one of --epsilon, --noise-multiplier"),
         ({"sampling_probability": None}, "one of --sampling-probability"),
         ({"cohort": 5}, "one of --sampling-probability"),
     ],
@@ -145,7 +145,7 @@ def test_the_error_of_buffered_noise_beside_both_kinds_of_independent_noise():
 @pytest.mark.parametrize("left", ["users", "cohort", "delta", "rounds", "epsilon"])
 def test_what_is_not_solved_for_with_buffers(left):
     query = {**CYCLIC, "epsilon": 3.0, "noise_multiplier": 2.0, left: None}
-    with pytest.raises(InputError, match=f"blt: --{left} is not solved for"):
+    with pytest.raises(InputError, match=f"needs --{left}, to solve for --noise-multiplier"):
         solve("uls", PlanQuery(**query), ADD)
 
 
@@ -188,7 +188,7 @@ def test_the_workload_is_what_the_optimizer_does(momentum):
 @pytest.mark.parametrize("left", ["users", "cohort", "delta", "epsilon", "rounds"])
 def test_what_is_not_solved_for_with_bands(left):
     given = {**BANDED, "epsilon": 3.0, "noise_multiplier": 2.0, left: None}
-    with pytest.raises(InputError, match=f"--{left} is not solved for"):
+    with pytest.raises(InputError, match=f"needs --{left}, to solve for --noise-multiplier"):
         solve("uls", PlanQuery(**given), ADD)
 
 
@@ -242,7 +242,7 @@ def test_command_line_refusals(cli):
     uls = ["--strategy", "uls", "--users", 400, "--cohort", 5, "--rounds", 20, "--epsilon", 1]
     code, _, said = plan(cli, *uls, "--delta", 1e-5, "--group-size", 3)
     assert code == 2
-    assert "leave them out" in said
+    assert "--group-size has no meaning" in said
 
 
 def test_delta_by_the_number_of_users(cli):
@@ -253,6 +253,19 @@ def test_delta_by_the_number_of_users(cli):
     code, _, said = plan(cli, *options, "--epsilon", 1)
     assert code == 2
     assert "needs --users" in said
+
+
+@pytest.mark.parametrize("edge", [0, 1, 2, 7, 8, 9])
+@pytest.mark.parametrize("most", [1, 5, 8, 100])
+def test_the_largest_number_that_fits(edge, most):
+    tried = []
+
+    def fits(number):
+        tried.append(number)
+        return number <= edge
+
+    assert largest(fits, most) == min(edge, most)
+    assert max(tried) <= max(2 * edge, 1)
 
 
 # Plans without sampling: three numbers, of which two are given.
@@ -379,7 +392,7 @@ def test_filters_need_more_noise_than_one_sum(strategy, variant):
     ("change", "named"),
     [
         ({"epsilon": None}, "--epsilon"),
-        ({"noise_multiplier": 2.0}, "--epsilon"),
+        ({"noise_multiplier": 2.0}, "leave out exactly one of --noise-multiplier"),
         ({"users": None}, "--users"),
         ({"cohort": 0}, "--cohort"),
         ({"rounds": None}, "--rounds"),

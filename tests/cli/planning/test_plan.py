@@ -11,7 +11,8 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.attack_bounds import of_run
-from murmuration.strategies.planning import PlanQuery, sampled_users
+from murmuration.strategies.planning import PlanQuery
+from murmuration.strategies.uls import sampled_users
 
 # Much noise, so that distributions are narrow and quick to compose.
 WHOLE = {"noise_multiplier": 20.0, "rounds": 30, "cohort": 40, "users": 400, "delta": 1e-5}
@@ -226,7 +227,7 @@ def test_what_is_missing_is_named_with_an_example(cli):
     code, _, lines = cli("plan", "--epsilon", 3)
     assert code == 2 and len(lines) == 1
     assert "--rounds, --cohort, --users, --delta" in lines[0]
-    assert "As in: --epsilon 3 --delta 1e-5 --rounds 200 --users 2700" in lines[0]
+    assert "as in --epsilon 3 --delta 1e-5 --rounds 200 --users 2700" in lines[0]
 
 
 def test_a_delta_that_protects_nobody_is_refused(cli):

@@ -17,7 +17,6 @@ from murmuration.privacy.accounting.accountant import (
     calibrate_noise,
     joint_noise_multiplier,
     noise_multiplier_for,
-    rounds_for,
 )
 from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.events import (
@@ -264,31 +263,6 @@ def test_calibration_at_the_ends_of_the_range() -> None:
     x = calibrate(cost, 4.0, low=0.01, high=100.0)  # a cliff: the target is met, not approached
     assert x == pytest.approx(0.5, rel=1e-6)
     assert cost(x, 0.0) <= 4.0
-
-
-@pytest.mark.parametrize(
-    ("target", "event"),
-    [
-        (0.5, PoissonGaussian(0.1, 4.0)),
-        (1.0, PoissonGaussian(1.0, 20.0)),
-        (2.0, PoissonGaussian(0.5, 5.0)),
-    ],
-)
-def test_the_number_of_rounds_is_exactly_the_edge(target: float, event: PoissonGaussian) -> None:
-    terms = {"delta": 1e-5, "adjacency": Adjacency.ADD_REMOVE}
-    rounds = rounds_for(target, event=event, **terms)
-    assert rounds >= 1
-    assert accounting.epsilon([(event, rounds)], **terms) <= target
-    assert accounting.epsilon([(event, rounds + 1)], **terms) > target
-
-
-def test_the_number_of_rounds_where_none_or_all_fit() -> None:
-    terms = {"delta": 1e-5, "adjacency": Adjacency.ADD_REMOVE}
-    assert rounds_for(1.0, event=PoissonGaussian(1.0, 1.0), **terms) == 0
-    assert rounds_for(1.0, event=Unprotected(), **terms) == 0
-    quiet = PoissonGaussian(0.001, 50.0)
-    for most in (1, 5, 8, 9):
-        assert rounds_for(1.0, event=quiet, most=most, **terms) == most
 
 
 @pytest.mark.parametrize(

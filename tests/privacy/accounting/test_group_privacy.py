@@ -102,8 +102,7 @@ def test_every_point_of_the_curve_counts() -> None:
     def at_user_level(example: float) -> float:
         part = accountant.delta_for(
             example,
-            event=event,
-            rounds=rounds,
+            {event: rounds},
             adjacency=Adjacency.ADD_REMOVE,
             interval=COARSE,
         )
