@@ -9,7 +9,7 @@ from murmuration.cli import about_data
 from murmuration.cli.options import JSON, ReportTo, add_parameters, print_json
 from murmuration.cli.setting_options import RunCommand, setting_parameters
 from murmuration.cli.whole_crowd import UsersPerNode, Where
-from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes import Runtime
 from murmuration.strategies.settings.declaration import OUTPUT, RUNTIME
 from murmuration.terminal.terminal import print_finished
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, first_line
 from murmuration.preference.data.loading import texts_in
-from murmuration.preference.data.sources import first_line, parse_source
+from murmuration.preference.data.sources import parse_source
 from murmuration.preference.language.checkpoint import chain_of, fetch, weights_digest
 from murmuration.preference.language.reward import FILE as ABOUT
 from murmuration.preference.language.reward import is_language_model

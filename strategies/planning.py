@@ -21,7 +21,7 @@ from murmuration.privacy.continual.buffered import BufferedToeplitz
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
 from murmuration.privacy.mechanisms.sampling import CyclicSampler, whole_groups
 from murmuration.strategies.optimizers import OptimizerSettings, workload
-from murmuration.strategies.settings.own.shared import NoSettings, Sampled
+from murmuration.strategies.settings.own import NoSettings, Sampled
 
 SIX = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
 

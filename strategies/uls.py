@@ -61,8 +61,7 @@ from murmuration.strategies.planning import (
 )
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.own.shared import Retained, Sampled
-from murmuration.strategies.settings.own.uls import UlsSettings
+from murmuration.strategies.settings.own import Retained, Sampled, UlsSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
     ALL,
@@ -243,9 +242,7 @@ def correlation(context: RunContext) -> Correlation | None:
     own, users, cohort = config.of(Sampled), sizes["users"], sizes["cohort"]
     if own.noise_correlation == "none":
         return None
-    steps = OptimizerSettings(
-        "sgd", 1.0, config.rounds, config.momentum, config.warmup, config.averaging
-    )
+    steps = OptimizerSettings("sgd", 1.0, config.rounds, averaging=config.averaging)
     terms: dict[str, Any] = {name: sizes[name] for name in ("delta", "adjacency", "hold_out")}
     if own.noise_correlation == "blt":
         return buffered(steps, config.epsilon, users=users, cohort=cohort, **terms)

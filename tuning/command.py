@@ -9,7 +9,7 @@ from murmuration.cli.options import JSON, WHERE, add_parameters, print_json
 from murmuration.cli.setting_options import RunCommand, setting_parameters
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.promise import epsilon_text
-from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes import Runtime
 from murmuration.strategies.settings.declaration import OUTPUT, RUNTIME, TRAINING
 from murmuration.terminal.terminal import print_finished
 

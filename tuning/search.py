@@ -44,7 +44,7 @@ from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.planning import sampled_users
 from murmuration.strategies.settings.declaration import Scalar
-from murmuration.strategies.settings.own.shared import Sampled
+from murmuration.strategies.settings.own import Sampled
 from murmuration.strategies.spec import choose_noise
 from murmuration.tuning.candidates import CandidateFailed, RunAll
 from murmuration.tuning.winner import release

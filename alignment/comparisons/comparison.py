@@ -25,9 +25,8 @@ from murmuration.alignment.judges import Judge
 from murmuration.alignment.pool import write_samples, writer_of
 from murmuration.preference.base_names import without_folders
 from murmuration.preference.data.cells import shortened
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, first_line
 from murmuration.preference.data.loading import load_responses
-from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.words import words_of
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood, load_next_token

@@ -10,7 +10,7 @@ from murmuration.cli import about_data
 from murmuration.cli.options import WHERE, Json, add_parameters, help_of, meaning, print_json
 from murmuration.cli.setting_options import parameters_of
 from murmuration.preference.data.errors import InputError
-from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes import Runtime
 from murmuration.strategies.settings.catalogue import DECLARED
 from murmuration.terminal.terminal import Terminal
 

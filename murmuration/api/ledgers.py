@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from murmuration.client.agent.ledger import OwnLedger
-from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.sources import first_line
+from murmuration.preference.data.errors import InputError, first_line
 from murmuration.privacy.accounting import accountant, chained_record, second_opinion
 from murmuration.privacy.accounting.by_event import rows_of
 from murmuration.privacy.accounting.chained_record import (

@@ -30,15 +30,16 @@ from urllib.request import getproxies
 
 from murmuration.preference.choices import FORMAT_NAMES
 from murmuration.preference.data.cells import shortened
-from murmuration.preference.data.errors import BadRow, InputError
-from murmuration.preference.data.errors import first_line as first_line
+from murmuration.preference.data.errors import BadRow, InputError, first_line
 from murmuration.preference.data.formats.format import Format
 from murmuration.privacy.extensions import Group
 
-Row = Mapping[str, object] | BadRow
-Placed = tuple[str, int, Row]  # with the file and line that it stands in
+RawRow = Mapping[str, object] | BadRow
+Placed = tuple[str, int, RawRow]  # with the file and line that it stands in
 
-KINDS = (".jsonl", ".csv", ".parquet", ".arrow", ".json")  # of files, each also with .gz
+#: Kinds of files that are tables: with a head, or a schema, of columns.
+TABLE_KINDS = (".csv", ".parquet", ".arrow")
+FILE_KINDS = (".jsonl", *TABLE_KINDS, ".json")  # each also with .gz
 #: What `datasets` writes beside the rows of a data set.
 _ABOUT_ROWS = (
     "state.json",
@@ -174,14 +175,14 @@ def _check_reader(name: str, loaded: object) -> str:
 
 #: The kinds of files, and the formats, that other packages bring.
 READERS = Group(
-    "murmuration.readers", _check_reader, [*(kind[1:] for kind in KINDS), "gz", *FORMAT_NAMES]
+    "murmuration.readers", _check_reader, [*(kind[1:] for kind in FILE_KINDS), "gz", *FORMAT_NAMES]
 )
 
 
 def kind_of(name: str) -> str | None:
     """Return of which kind a file of this name is, as its name ends; None if of none."""
     unpacked = name.lower().removesuffix(".gz")
-    if known := next((kind for kind in KINDS if unpacked.endswith(kind)), None):
+    if known := next((kind for kind in FILE_KINDS if unpacked.endswith(kind)), None):
         return known
     others = (f".{reader}" for reader in READERS.names())
     return next((kind for kind in others if name.lower().endswith(kind)), None)
@@ -190,7 +191,7 @@ def kind_of(name: str) -> str | None:
 def known_kinds() -> str:
     """Return how files may end, as it is said."""
     others = "".join(f", .{name}" for name in READERS.names())
-    return ", ".join(KINDS) + " (each also .gz)" + others
+    return ", ".join(FILE_KINDS) + " (each also .gz)" + others
 
 
 @dataclass(frozen=True)

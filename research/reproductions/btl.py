@@ -31,7 +31,7 @@ from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.users import Registry
 from murmuration.strategies.registry import build
-from murmuration.strategies.settings.own.shared import Solved
+from murmuration.strategies.settings.own import Solved
 from murmuration.strategies.solved.label_moment import DEFAULT_CLIP, LabelMoment, LabelMomentPlan
 from murmuration.strategies.solved.moment_solver import MomentSolver
 from murmuration.strategies.solved.objective_perturbation import (

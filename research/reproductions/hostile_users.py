@@ -50,8 +50,9 @@ from murmuration.research.reproductions.entry import (
 from murmuration.research.reproductions.plots import line, open_corner
 from murmuration.sims.population import population
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer, noise_limited_rate
+from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer
 from murmuration.strategies.protocol.messages import TrainRequest
+from murmuration.strategies.step_size import noise_limited_rate
 from murmuration.strategies.uls import DEFAULT_CLIP, RATE_CEILING, UlsPlan, client_update
 
 FLIPPED, AGAINST = "flipped labels", "always against"

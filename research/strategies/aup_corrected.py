@@ -31,7 +31,7 @@ from murmuration.research.strategies import filtered_mean
 from murmuration.research.strategies.filtered_mean import FilteredMean, TestedGaussian
 from murmuration.strategies import contributions, uls
 from murmuration.strategies.base import SteppedStrategy
-from murmuration.strategies.settings.own.shared import Retained
+from murmuration.strategies.settings.own import Retained
 from murmuration.strategies.spec import (
     ALL,
     BuiltStrategy,

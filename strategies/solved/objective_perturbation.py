@@ -35,13 +35,12 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Public, Shown
 from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.privacy.mechanisms.objective_noise import Calibration, LabelObjective
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import released_once
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.own.objective_perturbation import ObjectiveSettings
+from murmuration.strategies.settings.own import Solved
 from murmuration.strategies.solved.label_moment import (
     PUBLIC_ITEMS,
     bytes_with_items,
@@ -78,15 +77,8 @@ class ObjectivePlan(WholeCrowdPlan):
         return OBJECTIVE_PERTURBATION
 
     @classmethod
-    def for_epsilon(
-        cls, epsilon: float, *, calibration: Calibration = "analytic", **plan: Any
-    ) -> Self:
-        """The plan with the least noise that costs at most ``epsilon``, or with the paper's."""
-        if calibration == "paper":
-            OBJECTIVE_PERTURBATION.check_adjacency(plan["adjacency"])
-            # A label moves a user's vector by up to the length: two clip norms of half of it.
-            sigma = 2.0 * LabelObjective(epsilon, plan["delta"], 1.0, "paper").std
-            return cls(noise_multiplier=sigma, **plan)
+    def for_epsilon(cls, epsilon: float, **plan: Any) -> Self:
+        """The plan with the least noise that costs at most ``epsilon``."""
         return super().for_epsilon(epsilon, rounds=1, **plan)
 
     @property
@@ -200,12 +192,11 @@ class ObjectivePerturbation(SumStrategy):
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """A random linear term in the likelihood."""
-    config, own = context.config, context.config.of(ObjectiveSettings)
+    config, own = context.config, context.config.of(Solved)
     examples, sent = public_examples(context)
     check_pairs(examples)
     plan = ObjectivePlan.for_epsilon(
         config.epsilon,
-        calibration="paper" if own.calibration == "paper" else "analytic",
         users=context.users,
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
@@ -249,7 +240,7 @@ OBJECTIVE_PERTURBATION = Strategy(
             whole=True,
         )
     },
-    settings=ObjectiveSettings,
+    settings=Solved,
     adjacencies=LABELS,
     why=PUBLIC_ITEMS,
     rounds=(1,),

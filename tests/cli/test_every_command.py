@@ -13,7 +13,7 @@ import pytest
 from walks import environment
 
 from murmuration.cli.commands import COMMANDS
-from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes import Runtime
 
 _DATA = "--data judgements.jsonl"
 _SMALL = f"{_DATA} --delta 1e-3 --rounds 2 --cohort 20"

@@ -124,8 +124,6 @@ def test_every_option_reaches_its_setting(cli, executed, crowd, crowd_test, tmp_
         "heldout": 0.3,
         "optimizer": "adam",
         "learning_rate": 0.6,
-        "momentum": 0.4,
-        "warmup": 0.1,
         "averaging": 0.5,
         "seed": 12,
     }
@@ -599,7 +597,7 @@ def test_help_of_a_strategy_shows_what_it_can_use(cli, monkeypatch):
     for option in ("--sampling-probability", "--normalized", "--epsilon", "--runtime"):
         assert option in everything
         assert option in own
-    for option in ("--quantile", "--estimator", "--local-steps", "--retain"):
+    for option in ("--variant", "--estimator", "--local-steps", "--retain"):
         assert option in everything
         assert option not in own
     _, solved, _ = cli("run", "--strategy", "label-moment", "--help")
@@ -636,7 +634,7 @@ def test_the_config_of_a_run_sets_the_same_run(tmp_path, monkeypatch, given):
 def test_what_is_of_other_strategies_is_no_part_of_a_run():
     mine = settings({"strategy": "els", "group_size": 4, "out": "o"}).immutable_fields()
     assert "sampling_probability" in mine
-    assert not {"quantile", "estimator", "local_steps"} & set(mine)
+    assert not {"variant", "estimator", "local_steps"} & set(mine)
 
 
 @pytest.mark.parametrize("text", ['registration = "x"', "least-nodes = 3", "delta = 0"])

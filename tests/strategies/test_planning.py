@@ -26,8 +26,7 @@ from murmuration.strategies.adaptive import (
 )
 from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer, workload
 from murmuration.strategies.planning import PlanQuery
-from murmuration.strategies.settings.own.aup import AupSettings
-from murmuration.strategies.settings.own.uls import UlsSettings
+from murmuration.strategies.settings.own import AupSettings, UlsSettings
 
 WHOLE = {
     "users": 400,

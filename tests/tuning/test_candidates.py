@@ -12,8 +12,8 @@ import pytest
 from murmuration import InputError, tune
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.privacy.selection import calibration
+from murmuration.sims.runtimes import Runtime
 from murmuration.sims.runtimes import execute as execution
-from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.sims.runtimes.sweep import Failed
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import Reason, RunAborted

@@ -35,7 +35,7 @@ from murmuration.preference.data.formats.format import (
     WholeSource,
 )
 from murmuration.preference.data.formats.marks import TakenOut, without_marked
-from murmuration.preference.data.sources import Placed, Row
+from murmuration.preference.data.sources import Placed, RawRow
 from murmuration.preference.data.user_ids import user_cell
 
 _Made = TypeVar("_Made")
@@ -166,7 +166,7 @@ class Formatted:
                 who = row.get(self.user_column) if self.user_column else who
                 yield place, number, self._answer(reads, shown, who, answer)
 
-    def _answer(self, reads: SharedRecords, shown: object, who: object, answer: object) -> Row:
+    def _answer(self, reads: SharedRecords, shown: object, who: object, answer: object) -> RawRow:
         """Return the row of one annotator's answer about what was shown, or about why that cannot
         be read."""
         user = None
@@ -284,7 +284,7 @@ class Formatted:
         kind = type(error).__name__
         return BadRow(f"a cell that --format {self.form.name} cannot read ({kind})")
 
-    def _with_category(self, original: Cells, row: Row) -> Row:
+    def _with_category(self, original: Cells, row: RawRow) -> RawRow:
         """Return a row with the category that is named in the one that it was made of."""
         if not self.category_column or isinstance(row, BadRow):
             return row
@@ -292,7 +292,7 @@ class Formatted:
             return self._lacking([self.category_column])
         return {**row, "prompt": original[self.category_column]}
 
-    def _with_user(self, original: Cells, row: Row) -> Row:
+    def _with_user(self, original: Cells, row: RawRow) -> RawRow:
         """Return a row with who judged, read from the row that it was made of; also a bad one."""
         if self.alone or (
             not isinstance(row, BadRow) and "user_id" in row and not self.user_column

@@ -1,5 +1,6 @@
-"""``murmuration init base``: a small language model to try things with, made here in minutes."""
+"""``murmuration init``: something to begin with."""
 
+import shlex
 import time
 from pathlib import Path
 from typing import Annotated
@@ -8,18 +9,56 @@ import click
 import typer
 
 from murmuration.cli.options import Json, meaning, print_json
-from murmuration.sims.population.population import Population
-from murmuration.sims.population.tiny_language_model import (
-    KINDS,
-    TinyBase,
-    build,
-    public_texts,
-)
+from murmuration.preference.data.errors import InputError
+from murmuration.privacy.plugins import brought
+from murmuration.sharing.flower_app import write_app
+from murmuration.sims.population.population import Population, write
+from murmuration.sims.population.tiny_language_model import KINDS, TinyBase, build, public_texts
 from murmuration.terminal.terminal import Terminal
 
 _DEFAULT = TinyBase()
 
+init = typer.Typer(
+    help="Write something to begin with: an app, a population, a base.", no_args_is_help=True
+)
 
+
+@init.command()
+def app(
+    folder: Annotated[
+        Path, typer.Argument(help="Where; its name becomes the app's. It must be empty.")
+    ],
+    publisher: Annotated[
+        str, typer.Option(help="Account at Flower Hub, if the app is to be published.")
+    ] = "your-account",
+) -> None:
+    """Write a Flower app of your own.
+
+    It has a data hook, settings, a test and a README.
+    """
+    for name in write_app(folder, publisher):
+        print(folder / name)
+    print(f"next: cd {shlex.quote(str(folder))}, and README.md says how to run it")
+
+
+@init.command()
+def population(
+    out: Annotated[Path, typer.Option(help=f"{meaning('out')} Folder for the files.")],
+    users: Annotated[int, typer.Option(help=f"{meaning('users')} In the training split.")] = 2500,
+    seed: Annotated[int, typer.Option(help=f"{meaning('seed')} Which population.")] = 0,
+) -> None:
+    """Write judgements of a synthetic population, and its truth.
+
+    Files: train, test and unseen topics.
+    """
+    try:
+        write(out, Population(users=users, seed=seed))
+    except (ValueError, OSError) as error:
+        raise InputError(f"--out {out}: {error}") from None
+    print(f"wrote {', '.join(sorted(path.name for path in out.iterdir()))} to {out}")
+
+
+@init.command()
 def base(
     out: Annotated[Path, typer.Option(help=f"{meaning('out')} Folder for the model.")],
     kind: Annotated[
@@ -70,3 +109,7 @@ def base(
         print_json({"out": str(out), "loss": loss, "seconds": seconds})
     else:
         print(f"wrote a language model to {out}: loss {loss:.2f} a word, {seconds:.0f} s")
+
+
+for _name, _command in brought("murmuration.init").items():
+    init.command(_name)(_command.load())

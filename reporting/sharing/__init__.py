@@ -1,1 +1,0 @@
-"""What leaves this machine when a model is shared: a folder without paths, and its upload."""
