@@ -65,6 +65,7 @@ def steps_of(config: Settings, kind: str, noise: float, ceiling: float) -> Optim
         kind=config.optimizer or kind,
         rate=config.learning_rate or ceiling,
         rounds=config.rounds,
+        momentum=config.momentum,
         averaging=config.averaging,
     )
     if config.learning_rate:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from murmuration.alignment.comparisons.intervals import PromptBootstrap
+from murmuration.alignment.comparisons.win_rate import Estimate, wilson
 from murmuration.alignment.judges import Judge
 from murmuration.alignment.pool import write_samples, writer_of
 from murmuration.preference.base_names import without_folders
@@ -32,7 +33,6 @@ from murmuration.preference.language.generation import PublicSeed, Sampling, Wri
 from murmuration.preference.language.likelihood import SavedLikelihood, load_next_token
 from murmuration.privacy.strict_json import finite
 from murmuration.server.lineage import lineage_of_model, mark_of_model, mark_of_rows, mark_of_served
-from murmuration.sims.population.win_rate import Estimate, wilson
 
 FORMAT = "murmuration-comparison-1"
 _FILE = re.compile(r".*\.jsonl(\.gz)?", re.IGNORECASE | re.DOTALL)

@@ -17,10 +17,10 @@ import torch
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
+from murmuration.audits.auditing import scratch_ledger
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import scratch_ledger
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.research.theory.policies import semi_norm
 from murmuration.sims.runtimes.local import LocalGrid

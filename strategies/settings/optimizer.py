@@ -26,6 +26,13 @@ class OptimizerConfig:
         steps=True,
         **POSITIVE,
     )
+    momentum: float = setting(
+        0.9,
+        "Momentum. [default: 0.9]",
+        panel=TRAINING,
+        good=lambda value: 0.0 <= value < 1.0,
+        expected="at least 0 and below 1",
+    )
     averaging: float = setting(
         0.25,
         "Share of the last rounds, whose models are averaged. [default: 0.25]",

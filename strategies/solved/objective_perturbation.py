@@ -1,7 +1,7 @@
 """Objective perturbation: a random linear term in the likelihood, whose minimiser is released.
 
 Source: Chowdhury et al. 2024, Algorithm 2, Theorem 5.2; Kifer et al. 2012. What the noise must be
-is derived in ``privacy.mechanisms.objective_noise``.
+is derived in ``research.strategies.objective_noise``.
 
 A run protects labels (``replace-labels``), where the random term is one Gaussian release: nodes
 send Σ_u a_u · mean of x·(y − ½) over user u's judgements. The weight a_u is public: one over how

@@ -535,12 +535,12 @@ def test_golden_trajectory(config, monkeypatch):
     Calibration is left out and all that has a default that might be tuned is given, so a change of
     these numbers is a change of what a seed means.
     """
-    steps = partial(OptimizerSettings, momentum=0.5, warmup=0.4)
+    steps = partial(OptimizerSettings, warmup=0.4)
     monkeypatch.setattr(step_size, "OptimizerSettings", steps)
     monkeypatch.setattr(accountant, "noise_multiplier_for", lambda *_, **__: 2.5)
     golden = replace(
         config, users=64, epsilon=8.0, clip_norm=0.05, group_size=3, optimizer="sgd",
-        learning_rate=2.0, averaging=0.5, rounds=8, cohort=16,
+        learning_rate=2.0, momentum=0.5, averaging=0.5, rounds=8, cohort=16,
     )  # fmt: skip
     run(golden, nodes=2)
     theta_D = weights(golden).astype(np.float64)

@@ -193,6 +193,7 @@ BAD = {
     "schedule": ["", "fast"],
     "optimizer": ["lion"],
     "learning_rate": [-1.0, math.nan],
+    "momentum": [1.0, -0.1, math.nan],
     "averaging": [-0.1, 1.1, math.nan],
     "noise": ["laplace", "Discrete"],
     "honest_nodes": [-1, 1],

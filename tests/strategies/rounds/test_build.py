@@ -83,7 +83,7 @@ def test_uls_defaults(made):
     assert settings.rate == pytest.approx(
         noise_limited_rate(plan.noise, settings, uls.RATE_CEILING / plan.clip.norm)
     )
-    assert (settings.rounds, settings.momentum) == (4, 0.9)
+    assert (settings.rounds, settings.momentum) == (4, CONFIG.momentum)
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,11 @@ def test_a_policy_s_step_is_shorter_where_nothing_holds_it(made, loss, longest):
 
 
 def test_optimizer_options_reach_the_optimizer(made):
-    settings = made(optimizer="adam", learning_rate=0.7, averaging=0.0).strategy.optimizer.settings
-    assert (settings.kind, settings.rate, settings.averaging) == ("adam", 0.7, 0.0)
+    settings = made(
+        optimizer="adam", learning_rate=0.7, momentum=0.5, averaging=0.0
+    ).strategy.optimizer.settings
+    assert (settings.kind, settings.rate) == ("adam", 0.7)
+    assert (settings.momentum, settings.averaging) == (0.5, 0.0)
 
 
 def test_a_nominal_number_of_users_counts_instead_of_the_registry(made):

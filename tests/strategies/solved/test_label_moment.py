@@ -19,8 +19,8 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded, read_charges
 from murmuration.privacy.adjacency import Adjacency, Unsupported
-from murmuration.privacy.analytic_gaussian import calibrate_noise
 from murmuration.research.reproductions.btl import Population, without_labels
+from murmuration.research.theory.analytic_gaussian import calibrate_noise
 from murmuration.server import training
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid

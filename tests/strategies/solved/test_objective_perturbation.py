@@ -11,8 +11,8 @@ from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.adjacency import Adjacency, Unsupported
-from murmuration.privacy.analytic_gaussian import calibrate_noise
 from murmuration.research.reproductions.btl import Population, without_labels
+from murmuration.research.theory.analytic_gaussian import calibrate_noise
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.solved import objective_perturbation

@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.events import PoissonGaussian
-from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import (
+from murmuration.audits.auditing import (
     COMES_OR_GOES,
     Measured,
     Scores,
@@ -26,6 +23,9 @@ from murmuration.privacy.auditing import (
     scratch_ledger,
     threshold_bound,
 )
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
 
 TASK = Task(Adjacency.ADD_REMOVE, 1.0, 100, Randomness(0))
