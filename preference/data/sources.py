@@ -131,18 +131,6 @@ def parse_source(source: str) -> Named:
     return Named(name, split, config)
 
 
-def with_parts(source: str, split: str, config: str) -> str:
-    """A source with what `--split` and `--data-config` say; InputError if it says so itself."""
-    named = parse_source(source)
-    for option, given, there in (
-        ("--split", split, named.split),
-        ("--data-config", config, named.config),
-    ):
-        if given and there and given != there:
-            raise InputError(f"{option} {given}: {source} names {there!r} already")
-    return Named(named.name, split or named.split, config or named.config).text
-
-
 def absolute(source: str) -> str:
     """The same source from any folder, if it is a path that exists here."""
     named = parse_source(source)
@@ -287,7 +275,7 @@ def _files_meant(folder: Path, named: Named, files: list[Path]) -> list[Path]:
         raise InputError(
             f"{folder}: it is a data set of {len(meant)} files, by its state.json or by the names "
             f"of shards, and {shortened(', '.join(others), 100)} lie beside them: take them out, "
-            "or name what is meant with --split"
+            "or name what is meant, as in NAME#SPLIT"
         )
     return meant
 
@@ -332,7 +320,7 @@ def _one(folder: Path, splits: list[str], named: str) -> str:
     there = ", ".join(splits) or "none"
     if named:
         raise InputError(f"{folder}: no split {named!r}; there are: {there}")
-    raise InputError(f"{folder}: which split? there are: {there}; name one with --split")
+    raise InputError(f"{folder}: which split? there are: {there}; name one, as in NAME#SPLIT")
 
 
 def _saved(folder: Path, split: str) -> list[Path]:
@@ -380,7 +368,7 @@ def _hub_rows(named: Named) -> Iterator[tuple[str, int, Mapping[str, object]]]:
     except Exception as error:  # the hub client's errors have many unrelated types
         raise InputError(
             f"{named.name}: no such file or folder here, and the dataset hub does not give its "
-            f"split {split!r} (unknown name or split, which --split names, or no network): "
+            f"split {split!r} (unknown name or split, as in NAME#SPLIT, or no network): "
             f"{first_line(error)}"
         ) from error
     finally:

@@ -146,7 +146,7 @@ def test_every_option_is_a_setting_or_known_not_to_be_one():
     fields = {*SETTINGS}
     beside = {"config", "runtime", "users_per_node", "workers", "as_json"}
     beside |= {"cpus_per_worker", "gpus_per_worker"}
-    beside |= {"user_column", "split", "data_config"}  # short for --columns and --data
+    beside |= {"user_column"}  # short for --columns
     beside |= {"report_to"}  # about files that a run wrote
     assert options - beside == fields - {"min_nodes", "registration"}
 
@@ -492,14 +492,12 @@ def test_paths_become_absolute(cli, executed, crowd, crowd_test, monkeypatch):
 
 def test_what_is_said_of_the_data_becomes_settings(cli, executed, crowd, monkeypatch):
     monkeypatch.chdir(Path(crowd).parent)
-    cli("run", "--data", "o/n", "--split", "s", "--data-config", "c", "--user-column", "who")
-    cli("run", "--data", ".", "--split", "test", "--columns", "chosen=a", "--one-user-per-row")
+    cli("run", "--data", "o/n#c/s", "--user-column", "who")
+    cli("run", "--data", ".#test", "--columns", "chosen=a", "--one-user-per-row")
     first, second = executed[0][0], executed[1][0]
     assert (first.data, first.columns, first.one_user_per_row) == ("o/n#c/s", "user_id=who", False)
     assert second.data == f"{Path(crowd).parent}#test"
     assert (second.columns, second.schema.one_user_per_row) == ("chosen=a", True)
-    code, _, lines = cli("run", "--split", "train")
-    assert (code, lines) == (2, ["error: --split and --data-config are about --data: name it"])
 
 
 def test_resume_needs_a_place(cli):
