@@ -65,19 +65,10 @@ def base(
         str,
         typer.Option("--architecture", help="Architecture.", click_type=click.Choice(KINDS)),
     ] = _DEFAULT.kind,
-    width: Annotated[int, typer.Option(help="Width of the hidden states.")] = _DEFAULT.width,
-    layers: Annotated[int, typer.Option(help="Number of layers.")] = _DEFAULT.layers,
     exchanges: Annotated[int, typer.Option(help="Public exchanges to train on.", min=1)] = 10_000,
     epochs: Annotated[
-        int, typer.Option(help="Passes over the data. Over the exchanges.")
+        int, typer.Option(help="Passes over the data. Over the exchanges.", min=1)
     ] = _DEFAULT.epochs,
-    batch: Annotated[
-        int, typer.Option("--batch-size", help="Batch size of a step. In answers.")
-    ] = _DEFAULT.batch,
-    rate: Annotated[
-        float,
-        typer.Option("--learning-rate", help=f"{meaning('learning_rate')} The largest."),
-    ] = _DEFAULT.rate,
     seed: Annotated[
         int, typer.Option(help=f"{meaning('seed')} Of initial weights and order.")
     ] = _DEFAULT.seed,
@@ -87,15 +78,7 @@ def base(
 
     No labels and no user's text are used. The folder is for `murmuration run --base`.
     """
-    shape = TinyBase(
-        kind=kind,
-        width=width,
-        layers=layers,
-        epochs=epochs,
-        batch=batch,
-        rate=rate,
-        seed=seed,
-    )
+    shape = TinyBase(kind=kind, epochs=epochs, seed=seed)
     console, started = Terminal(stderr=True), time.monotonic()
     with console.status("writing public texts") as status:
 

@@ -85,8 +85,7 @@ ROWS = {
         after=("run",),
     ),
     "init: base": Row(
-        "murmuration init base --out base --architecture llama --exchanges 16 --epochs 1 "
-        "--width 32 --layers 1",
+        "murmuration init base --out base --architecture llama --exchanges 16 --epochs 1",
         "base/model.safetensors",
     ),
     "policies": Row(
