@@ -69,6 +69,13 @@ def base(
     epochs: Annotated[
         int, typer.Option(help="Passes over the data. Over the exchanges.", min=1)
     ] = _DEFAULT.epochs,
+    batch: Annotated[
+        int, typer.Option("--batch-size", help="Batch size of a step. In answers.", min=1)
+    ] = _DEFAULT.batch,
+    rate: Annotated[
+        float,
+        typer.Option("--learning-rate", help=f"{meaning('learning_rate')} The largest."),
+    ] = _DEFAULT.rate,
     seed: Annotated[
         int, typer.Option(help=f"{meaning('seed')} Of initial weights and order.")
     ] = _DEFAULT.seed,
@@ -78,7 +85,7 @@ def base(
 
     No labels and no user's text are used. The folder is for `murmuration run --base`.
     """
-    shape = TinyBase(kind=kind, epochs=epochs, seed=seed)
+    shape = TinyBase(kind=kind, epochs=epochs, batch=batch, rate=rate, seed=seed)
     console, started = Terminal(stderr=True), time.monotonic()
     with console.status("writing public texts") as status:
 

@@ -51,7 +51,7 @@ class TinyBase:
         if self.kind not in KINDS:
             raise InputError(f"--architecture must be one of {', '.join(KINDS)}; got {self.kind!r}")
         if not self.rate > 0:
-            raise InputError(f"the learning rate must be positive; got {self.rate}")
+            raise InputError(f"--learning-rate must be positive; got {self.rate}")
         for name in ("width", "layers", "heads", "context", "epochs", "batch"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1; got {getattr(self, name)}")

@@ -57,7 +57,7 @@ def test_an_occupied_folder_is_refused(made):
         ({"epochs": 0}, "epochs must be"),
         ({"width": 17}, "multiple of"),
         ({"kind": "bert"}, "--architecture"),
-        ({"rate": 0.0}, "learning rate"),
+        ({"rate": 0.0}, "--learning-rate"),
     ],
 )
 def test_shapes_that_cannot_be(changes, said):
