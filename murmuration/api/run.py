@@ -44,7 +44,7 @@ class Run:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Run:
-        """Return the run in a folder.
+        """Load the run in a folder.
 
         Args:
             folder: that of a run, as ``out`` of ``train``.
@@ -68,9 +68,9 @@ class Run:
 
     @cached_property
     def promise(self) -> Promise:
-        """Return what may be claimed of the run and all that is made from it, its caveats included.
+        """The privacy guarantee of the run and of everything made from it, caveats included.
 
-        As text it is one line. What its base cost is in it.
+        As text it is one line. It includes the cost of its base.
 
         Raises:
             InputError: its files do not fit each other.
@@ -81,7 +81,7 @@ class Run:
 
     @property
     def ledger(self) -> list[Charge]:
-        """Return what was charged for each release, in order; the ledger is verified at each call.
+        """The charge of each release, in order; the ledger is verified at each call.
 
         Raises:
             LedgerError: it cannot be read, or is not what was written.
@@ -95,10 +95,10 @@ class Run:
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """Return a line for each round, from accounted releases only.
+        """A line for each round, from accounted releases only.
 
-        Each has ``heldout_accuracy``: None in rounds after which nobody was asked. In the last it
-        is the result's, None where no accuracy was measured.
+        Each has ``heldout_accuracy``: None after rounds without an evaluation. In the last it is
+        the result's, None if no accuracy was measured.
         """
         lines = [{"heldout_accuracy": None, **line} for line in self._written_metrics]
         if lines:
@@ -114,8 +114,8 @@ class Run:
 
     @cached_property
     def model(self) -> RewardModel | SavedReward | SavedLikelihood:
-        """Return what was learnt: a ``RewardModel``; of a language model what gives its rewards, or
-        log-likelihoods. All have ``score``.
+        """The model: a ``RewardModel``, or a language model's rewards or log-likelihoods. All have
+        ``score``.
 
         Raises:
             InputError: it cannot be loaded.
@@ -126,18 +126,18 @@ class Run:
 
     @property
     def report(self) -> Path:
-        """Return the path of the run's page, ``report.html``."""
+        """The path of the run's page, ``report.html``."""
         return self.path / "report.html"
 
     def plot(self) -> Figure:
-        """Return a figure of held-out accuracy over rounds, and under it epsilon so far."""
+        """A figure of held-out accuracy over rounds, and below it epsilon so far."""
         return brought("murmuration.plots")["training"].load()(self.result, self._written_metrics)
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, {self._came_to}, {self._promised.partition(';')[0]})"
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show: a table and the plot. All text is escaped."""
+        """A table and the plot for notebooks. All text is escaped."""
         rows = {
             **self._about(),
             "privacy": self._promised,
@@ -162,8 +162,7 @@ class Run:
 
     @property
     def _promised(self) -> str:
-        """Return the promise in words, also where there can be none: what shows a run must not
-        fail."""
+        """The guarantee in words, or the reason why there is none: showing a run must not fail."""
         try:
             return str(self.promise)
         except InputError as error:
@@ -171,7 +170,7 @@ class Run:
 
 
 def model_folder(model: Run | str | os.PathLike[str]) -> str:
-    """Return the folder of a run's model; of another folder, or the name of a base, that itself."""
+    """The folder of a run's model; another folder, or the name of a base, unchanged."""
     path = model.path if isinstance(model, Run) else Path(model)
     of_run = (path / "ledger.jsonl").is_file() and (path / "model").is_dir()
     return str(path / "model") if of_run or isinstance(model, Run) else os.fspath(model)

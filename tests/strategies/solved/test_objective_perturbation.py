@@ -10,7 +10,7 @@ from murmuration.preference.data.errors import InputError
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded
-from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.adjacency import Adjacency
 from murmuration.research.reproductions.btl import Population, without_labels
 from murmuration.research.theory.analytic_gaussian import calibrate_noise
 from murmuration.strategies.optimizers import SolvedModel
@@ -33,10 +33,7 @@ def test_the_plan_is_a_gaussian_of_sensitivity_length():
     assert ObjectivePlan.for_epsilon(1.0, **PLAN).clip.norm == 0.5
 
 
-@pytest.mark.parametrize("adjacency", ["add-remove", "zero-out", "replace"])
-def test_other_adjacencies_are_refused(adjacency):
-    with pytest.raises(Unsupported, match="use --adjacency replace-labels"):
-        ObjectivePlan.for_epsilon(1.0, **{**PLAN, "adjacency": Adjacency(adjacency)})
+def test_a_plan_for_nobody_is_refused():
     with pytest.raises(ValueError, match="at least one user"):
         ObjectivePlan.for_epsilon(1.0, **{**PLAN, "users": 0})
 
