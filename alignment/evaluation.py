@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from murmuration.alignment.comparisons.win_rate import worth
 from murmuration.alignment.likelihoods import AnswerLikelihoods
 from murmuration.alignment.rewards import AnswerReward, Scores
 from murmuration.preference.data.errors import InputError
@@ -28,7 +29,6 @@ from murmuration.preference.language.generation import (
 from murmuration.preference.language.tokens import length_batches
 from murmuration.privacy.strict_json import finite
 from murmuration.sims.population.population import Population, true_reward
-from murmuration.sims.population.win_rate import worth
 from murmuration.sims.population.wording import STRENGTHS
 
 POPULATION = "population"

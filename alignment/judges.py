@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from murmuration.alignment.comparisons.win_rate import Worth, wins, worth
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.checkpoint import weights_digest
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.extensions import ExtensionError, Group
 from murmuration.server.run_files import read_json
 from murmuration.sims.population.population import Population
-from murmuration.sims.population.win_rate import Worth, wins, worth
 
 POPULATION = "population"
 #: The judges that other packages bring.

@@ -17,6 +17,6 @@ BRINGS = {
     "murmuration.commands": {
         name: f"{_COMMANDS}.{name}:{name}" for name in ("align", "respond", "winrate")
     },
-    "murmuration.plots": {"alignment": "murmuration.alignment.report:figure"},
-    "murmuration.reports": {"alignment": "murmuration.alignment.report:write_again"},
+    # By the format that its folders name (``alignment.align.FORMAT``).
+    "murmuration.derived_runs": {"murmuration-aligned-1": f"{_API}.aligned:AlignedRun"},
 }

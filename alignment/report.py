@@ -13,12 +13,10 @@ from rich.text import Text
 
 from murmuration.alignment.evaluation import BUDGET, PARTED
 from murmuration.alignment.writing import read_lines
-from murmuration.api.run import Run
 from murmuration.preference.online import is_of_hub
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.figures import duration, share_text
 from murmuration.privacy.promise import Promise
-from murmuration.reporting.again import locked
 from murmuration.reporting.card_head import head, loading, made_from
 from murmuration.reporting.jinja import html_templates, joined_lines, markdown_templates
 from murmuration.reporting.promise import Details, details, paragraphs, table
@@ -55,18 +53,6 @@ def write_report(folder: Path, result: Mapping[str, Any], promise: Promise) -> P
     )
     replace_file(folder / "report.html", page.encode())
     return folder / "report.html"
-
-
-def write_again(folder: Path) -> tuple[Path, Group]:
-    """Write the report of an alignment again; return its path, and what a terminal shows.
-
-    Raises:
-        InputError: it has not ended, its files do not fit each other, or it is in use.
-    """
-    aligned = Run.load(folder)
-    with locked(aligned.path):
-        page = write_report(aligned.path, aligned.result, aligned.promise)
-    return page, summary(aligned.result, folder)
 
 
 def evaluations(folder: Path) -> list[dict[str, Any]]:

@@ -37,12 +37,7 @@ from typing import Any, Protocol
 import numpy as np
 from flwr.app import Message
 
-from murmuration.client.app import app as client_app
-from murmuration.preference.features.hashing import HashingFeatures
-from murmuration.preference.kinds.linear import LinearModel
-from murmuration.preference.kinds.model import Model
-from murmuration.preference.reward import RewardModel
-from murmuration.privacy.auditing import (
+from murmuration.audits.auditing import (
     Measured,
     Scores,
     Target,
@@ -51,6 +46,11 @@ from murmuration.privacy.auditing import (
     one_run_bound,
     one_run_gaussian_bound,
 )
+from murmuration.client.app import app as client_app
+from murmuration.preference.features.hashing import HashingFeatures
+from murmuration.preference.kinds.linear import LinearModel
+from murmuration.preference.kinds.model import Model
+from murmuration.preference.reward import RewardModel
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
@@ -231,7 +231,6 @@ def run_canaries(
             clip_norm=CLIP,
             optimizer="sgd",
             momentum=0.0,
-            warmup=0.0,
             averaging=0.0,
             seed=int.from_bytes(os.urandom(6), "little")
             if not source.seeded
@@ -284,7 +283,9 @@ def pooled(task: Task, outcomes: Iterable[Outcome], *, white: bool) -> Measured:
     in_N = np.concatenate([outcome.in_M for outcome in outcomes])
     score_N = np.concatenate([_scores(outcome, white) for outcome in outcomes])
     claimed = max(outcome.claimed for outcome in outcomes)
-    return Measured.of(Scores(score_N[in_N], score_N[~in_N]), claimed, task, delta=_DELTA, fit=True)
+    return Measured.from_scores(
+        Scores(score_N[in_N], score_N[~in_N]), claimed, task, delta=_DELTA, fit=True
+    )
 
 
 def guesses_about(canaries: int) -> int:

@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from murmuration.audits.auditing import Measured, Target, Task
 from murmuration.audits.pipeline import (
     CLIP,
     ONE_RUN_EPSILON,
@@ -54,7 +55,6 @@ from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood
 from murmuration.preference.language.policies import policy_examples
 from murmuration.preference.models import preference_model
-from murmuration.privacy.auditing import Measured, Target, Task
 
 _WIDTH, _LAYERS, _HEADS = 8, 1, 2
 #: A reward of one for a log-ratio of one, so that gradients are far longer than the clip norm.

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from murmuration.audits.auditing import DELTA, Measured, Scores, Target, Task, derived
 from murmuration.audits.hostile_users import HOSTILE
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.errors import InputError
@@ -28,7 +29,6 @@ from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.kinds.linear import LinearModel
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import DELTA, Measured, Scores, Target, Task, derived
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
@@ -81,7 +81,6 @@ def published(folder: Path, rows: Sequence[object], epsilon: float, seed: int) -
         optimizer="sgd",
         learning_rate=1.0,
         momentum=0.0,
-        warmup=0.0,
         averaging=0.0,
         seed=seed,
         out=str(out),
@@ -154,7 +153,7 @@ def audit_reader(task: Task) -> Measured:
             return float(theta_D @ apart_D)
 
         scores = [[score(there, n) for n in range(task.trials)] for there in (True, False)]
-    return Measured.of(Scores(*map(np.array, scores)), task.epsilon, task, fit=True)
+    return Measured.from_scores(Scores(*map(np.array, scores)), task.epsilon, task, fit=True)
 
 
 def _seed(task: Task, number: int) -> int:

@@ -7,10 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from murmuration.audits.faults import Fault, fault_row
+from murmuration.audits.auditing import Fault, Target, Task, fault_row
 from murmuration.audits.targets import TARGETS
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import Target, Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.reporting.jinja import markdown_templates
 

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 from murmuration.audits import pipeline, policy_pipeline, reader
-from murmuration.audits.faults import Fault
-from murmuration.privacy.auditing import Target
+from murmuration.audits.auditing import Fault, Target
 from murmuration.privacy.plugins import brought
 
 TARGETS: dict[str, Target] = {

@@ -14,7 +14,6 @@ import click
 import typer
 
 from murmuration.api.rows import stated_rows
-from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.schema import Schema
 from murmuration.strategies.settings.data import row_fields
 from murmuration.strategies.settings.declaration import DATA, about, option
@@ -50,23 +49,6 @@ UserColumn = Annotated[
         rich_help_panel=DATA,
     ),
 ]
-Split = Annotated[
-    str | None,
-    typer.Option(
-        help=r"Split of --data, as train_prefs: short for --data NAME#SPLIT. \[default: train on "
-        "the hub, else the only one]",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
-]
-DataConfig = Annotated[
-    str | None,
-    typer.Option(
-        help="Configuration of --data: short for --data NAME#CONFIG/SPLIT.",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
-]
 
 
 def row_parameters(*without: str) -> list[inspect.Parameter]:
@@ -83,17 +65,6 @@ def row_parameters(*without: str) -> list[inspect.Parameter]:
 def _parameter(name: str, annotation: Any) -> inspect.Parameter:
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=None, annotation=annotation)
-
-
-def located(source: str | None, split: str | None, config: str | None) -> str | None:
-    """A source with its split and configuration; InputError where there is no source for them."""
-    from murmuration.preference.data.sources import with_parts
-
-    if split is None and config is None:
-        return source
-    if not source:
-        raise InputError("--split and --data-config are about --data: name it")
-    return with_parts(source, split or "", config or "")
 
 
 def declared_rows(options: Mapping[str, Any]) -> tuple[str, Schema]:

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from murmuration.audits.auditing import CONFIDENCE, Task
 from murmuration.cli.options import Json, meaning, print_json
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import CONFIDENCE, Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.plugins import more_elsewhere
 from murmuration.terminal.tables import console, table_of

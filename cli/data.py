@@ -22,8 +22,6 @@ def data(
             help="Judgements: a file, a folder, or whatever else `murmuration run --data` takes.",
         ),
     ],
-    split: about_data.Split = None,
-    data_config: about_data.DataConfig = None,
     split_users: Annotated[
         float | None,
         typer.Option(help="Write the rows of this share of the users to a test file instead."),
@@ -65,7 +63,6 @@ def data(
     """
     from murmuration.preference.data.columns import write_columns
 
-    source = about_data.located(source, split, data_config) or source
     rows["columns"] = write_columns(rows["columns"], rows.pop("user_column"))
     if split_users is not None or out is not None:
         columns, format, ids = (rows[each] or "" for each in ("columns", "format", "ids"))
@@ -82,4 +79,4 @@ def data(
     print(summary.command)  # in one piece, to be copied
 
 
-add_parameters(data, about_data.row_parameters(), before="split")
+add_parameters(data, about_data.row_parameters(), before="split_users")

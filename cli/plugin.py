@@ -1,10 +1,9 @@
 """The plug-in of the command line (``murmuration.privacy.plugins``)."""
 
 _FOLDERS = {
-    "": ("agent", "audit", "data", "deploy", "ledger", "privatize", "report", "run"),
+    "": ("agent", "audit", "data", "deploy", "init", "ledger", "privatize", "report", "run"),
     "models.": ("export", "score"),
     "planning.": ("compare", "plan"),
-    "starting.": ("init",),
 }
 
 BRINGS = {

@@ -49,8 +49,6 @@ def privatize(
     out: Annotated[
         Path | None, typer.Option(help=f"{meaning('out')} A .jsonl or .jsonl.gz file.")
     ] = None,
-    split: about_data.Split = None,
-    data_config: about_data.DataConfig = None,
     on_bad_rows: Annotated[
         str,
         typer.Option(help=help_of("on_bad_rows"), click_type=click.Choice(["refuse", "skip"])),
@@ -72,7 +70,7 @@ def privatize(
     if data is None or epsilon is None or state is None or out is None:
         raise InputError("privatize needs --data, --epsilon, --state and --out (or --show-state)")
     written = privatize_labels(
-        about_data.located(data, split, data_config) or data,
+        data,
         epsilon,
         state=state,
         out=out,
@@ -89,7 +87,7 @@ def privatize(
         console().print(written)
 
 
-add_parameters(privatize, about_data.row_parameters("labels"), before="split")
+add_parameters(privatize, about_data.row_parameters("labels"), before="on_bad_rows")
 
 
 def _show(path: Path, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +11,6 @@ from rich.table import Table
 
 from murmuration.cli.options import AUDIT, Json, meaning, print_json
 from murmuration.preference.data.errors import InputError
-from murmuration.privacy.plugins import brought
 from murmuration.terminal.terminal import Terminal
 
 
@@ -41,10 +41,10 @@ def report(
     from murmuration.reporting.comparison import HEADINGS, read_run, warnings_of
 
     folders = [run.expanduser() for run in runs]
-    if any(map(_is_alignment, folders)):
+    if kind := next(filter(None, map(_derived, folders)), None):
         if len(runs) > 1 or nonprivate or audit or out:
             raise InputError("the report of an alignment is its own: name its folder alone")
-        _of_alignment(folders[0], as_json)
+        _of_derived(kind.load().load(folders[0]), as_json)
         return
     if len(folders) > 1:
         if nonprivate or audit:
@@ -90,21 +90,19 @@ def _compared(seen: Sequence[Any], path: Path) -> Path:
     return path
 
 
-def _is_alignment(folder: Path) -> bool:
-    from murmuration.server.lineage import is_alignment
+def _derived(folder: Path) -> EntryPoint | None:
+    from murmuration.server.lineage import derived_run
     from murmuration.server.run_files import read_json
 
     with suppress(InputError):  # it is damaged, which is said of a run that it might be
-        return is_alignment(read_json(folder / "result.json"))
-    return False
+        return derived_run(read_json(folder / "result.json"))
+    return None
 
 
-def _of_alignment(folder: Path, as_json: bool) -> None:
-    from murmuration.server.run_files import read_json
-
-    page, summary = brought("murmuration.reports")["alignment"].load()(folder)
+def _of_derived(run: Any, as_json: bool) -> None:
+    page, summary = run.write_report()
     if as_json:
-        print_json({"result": read_json(folder / "result.json"), "page": str(page)})
+        print_json({"result": run.result, "page": str(page)})
         return
     Terminal(highlight=False).print(summary)
     print(f"page: {page}")

@@ -9,7 +9,7 @@ from murmuration.cli import about_data
 from murmuration.cli.options import JSON, ReportTo, add_parameters, print_json
 from murmuration.cli.setting_options import RunCommand, setting_parameters
 from murmuration.cli.whole_crowd import UsersPerNode, Where
-from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes import Runtime
 from murmuration.strategies.settings.declaration import OUTPUT, RUNTIME
 from murmuration.terminal.terminal import print_finished
 
@@ -52,8 +52,6 @@ def run(
         typer.Option("--json", help=JSON, rich_help_panel=OUTPUT),
     ] = False,
     user_column: about_data.UserColumn = None,
-    split: about_data.Split = None,
-    data_config: about_data.DataConfig = None,
     report_to: ReportTo = None,
     **given: Any,
 ) -> None:
@@ -76,8 +74,6 @@ def run(
     given = with_file(config, given) if config else given
     if user_column is not None:
         given["user_column"] = user_column
-    if (data := about_data.located(given.get("data"), split, data_config)) is not None:
-        given["data"] = data
     shares = {} if gpus_per_worker is None else {"gpus": gpus_per_worker}
     finished = train_config(
         make_config(with_columns(given)),

@@ -8,7 +8,7 @@ import typer
 
 from murmuration.cli.options import JSON, WHERE, add_parameters, print_json
 from murmuration.cli.setting_options import setting_parameters
-from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes import Runtime
 from murmuration.strategies.settings.declaration import OUTPUT, RUNTIME
 from murmuration.strategies.settings.from_python import of_strategy
 from murmuration.terminal.terminal import print_finished, print_notes

@@ -34,8 +34,6 @@ _PLACES = {
     "PrivatizedLabels": "murmuration.api.privatizing",
     "RewardModel": "murmuration.preference.reward",
     "Run": "murmuration.api.run",
-    "Settings": "murmuration.strategies.settings.run",
-    "Strategy": "murmuration.strategies.spec",
     "StrategyComparison": "murmuration.planning.compare",
     "compare": "murmuration.api.comparing",
     "data": "murmuration.api.looking",
@@ -72,8 +70,6 @@ if TYPE_CHECKING:  # what editors complete, where all rooms are there
     from murmuration.preference.reward import RewardModel as RewardModel
     from murmuration.ranking.api import Ranking as Ranking
     from murmuration.ranking.api import rank as rank
-    from murmuration.strategies.settings.run import Settings as Settings
-    from murmuration.strategies.spec import Strategy as Strategy
     from murmuration.surveying.api import Survey as Survey
     from murmuration.surveying.api import survey as survey
     from murmuration.tuning.tune import tune as tune

@@ -18,8 +18,7 @@ from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 
-from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.sources import first_line
+from murmuration.preference.data.errors import InputError, first_line
 from murmuration.preference.language.row_cache import user_folder
 
 #: A small language model that goes by one word, wherever its weights are.

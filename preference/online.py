@@ -18,8 +18,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.sources import first_line, is_hub_name
+from murmuration.preference.data.errors import InputError, first_line
+from murmuration.preference.data.sources import is_hub_name
 from murmuration.preference.gguf import is_gguf
 from murmuration.preference.within import within
 

@@ -27,10 +27,10 @@ from safetensors.numpy import load_file, save
 
 from murmuration.preference.accuracy import Accuracy, float32_of
 from murmuration.preference.base_names import name_for, place_of
+from murmuration.preference.data.errors import first_line
 from murmuration.preference.data.in_memory import Source
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import read_judgements
-from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.hashing import FeatureMap, feature_map, finite_features
 from murmuration.preference.language.checkpoint import check_same, digest_of, folder_of
 from murmuration.preference.linear.examples import pair_examples

@@ -18,9 +18,9 @@ from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import columns_of, public_texts, texts_in
 from murmuration.preference.data.public_names import as_source, clean_name
 from murmuration.preference.data.rows import NO_PROMPT
-from murmuration.preference.data.sources import files_named
+from murmuration.preference.data.sources import TABLE_KINDS, files_named
 from murmuration.ranking.release import RankingRelease
-from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes import Runtime
 from murmuration.strategies.settings.from_python import of_strategy, takes, warn
 
 if TYPE_CHECKING:
@@ -345,7 +345,6 @@ def _columns_of_all(source: str) -> list[str]:
         InputError: it cannot be read.
     """
     files = files_named(source, isolate=False)
-    tables = {".csv", ".parquet", ".arrow"}
-    if ":" in source if files is None else [file.kind in tables for file in files] != [True]:
+    if ":" in source if files is None else [file.kind in TABLE_KINDS for file in files] != [True]:
         return []  # a function's rows, JSON, or a folder of several
     return columns_of(source)

@@ -22,9 +22,11 @@ from murmuration.ranking.bradley_terry import (
 from murmuration.ranking.intervals import (
     count_doubt,
     covariance,
+    difference_std,
+    rank_ranges,
     response,
+    told_apart,
 )
-from murmuration.ranking.ranks import difference_std, rank_ranges, told_apart
 from murmuration.ranking.release import RankingRelease
 
 CONFIDENCE = 0.95

@@ -9,7 +9,7 @@ from murmuration.cli.about_data import UserColumn
 from murmuration.cli.options import meaning
 from murmuration.cli.whole_crowd import AsJson, UsersPerNode, Where, add_settings, print_asked
 from murmuration.preference.data.errors import InputError
-from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes import Runtime
 from murmuration.strategies.settings.declaration import DATA
 
 

@@ -4,7 +4,7 @@ BRINGS = {
     "murmuration.strategies": {"ranking": "murmuration.ranking.strategy:RANKING"},
     "murmuration.settings": {"ranking": "murmuration.ranking.settings:RankingSettings"},
     "murmuration.plan_options": {"board": "murmuration.ranking.settings:PLAN_OPTIONS"},
-    "murmuration.models": {"items reward": "murmuration.ranking.model:ItemsModel"},
+    "murmuration.models": {"items reward": "murmuration.ranking.votes:ItemsModel"},
     "murmuration.features": {"items": "murmuration.ranking.items:ItemFeatures"},
     "murmuration.public_lists": {"items": "murmuration.ranking.items:ItemFeatures"},
     "murmuration.pages": {"ranking": "murmuration.ranking.api:write_page"},

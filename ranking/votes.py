@@ -19,8 +19,10 @@ import torch
 from murmuration.preference.accuracy import Accuracy, float32_of
 from murmuration.preference.choices import Kind
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
+from murmuration.preference.data.loading import Data
 from murmuration.preference.data.public_names import looks_like
 from murmuration.preference.kinds.array_examples import ArrayExamples
+from murmuration.preference.kinds.linear import LinearModel
 from murmuration.ranking.items import ItemFeatures
 from murmuration.ranking.layout import VoteLayout, ballot_weight
 
@@ -343,3 +345,14 @@ def _ranges(start: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarr
     offsets = _offsets(counts)
     within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
     return within + np.repeat(start[chosen], counts), counts
+
+
+class ItemsModel(LinearModel):
+    """A score of each item, on each board; see `preference.kinds.model.Model`."""
+
+    features: ItemFeatures
+
+    def examples(self, data: Data, left_out: LeftOut | None = None) -> ItemVotes:  # type: ignore[override]
+        """Return votes on items."""
+        judgements = data.as_judgements("a board is made of votes, not of users' texts")
+        return item_votes(judgements, self.features, left_out)

@@ -11,8 +11,7 @@ from typing import Any
 
 import yaml
 
-from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.sources import first_line
+from murmuration.preference.data.errors import InputError, first_line
 from murmuration.preference.language.checkpoint import MINILM, MINILM_HUB
 from murmuration.reporting.promise import Details
 

@@ -13,7 +13,6 @@ from murmuration.privacy.figures import (
     share_text,
 )
 from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
-from murmuration.reporting import over_users
 
 #: What stands in the ``result.json`` of some runs, by what they learn and are tested on.
 _OF_SOME = (
@@ -74,7 +73,7 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
         "by_user_text": share_text(run["heldout_accuracy_by_user"], run["heldout_users"]),
         "why_unmeasured": _why_unmeasured(run),
         "error_text": _error(run),
-        "tenths_text": over_users.tenths(run["accuracy_over_users"]),
+        "tenths_text": tenths(run["accuracy_over_users"]),
         "loss_text": _loss(run),
         "time_text": duration(run["seconds_training"]),
         "speed_text": round_digits(speed) if speed else "",
@@ -108,3 +107,21 @@ def _loss(run: Mapping[str, Any]) -> str:
         return "no finite loss"
     shown = f", perplexity {perplexity:.4g}" if perplexity is not None else ""
     return f"{loss:.3f} nats a token{shown}"
+
+
+def tenths(spread: Mapping[str, Any] | None) -> str:
+    """Return how often a model is right for the tenth of users whom it suits least, for those in
+    the middle and for the tenth whom it suits best; empty where that is not known."""
+    if not spread:
+        return ""
+    deciles = spread["deciles"]
+    return (
+        f"{share_text(deciles[0])}{_noise(spread, 0)} for the tenth of users whom it suits least, "
+        f"{share_text((deciles[4] + deciles[5]) / 2)} in the middle, "
+        f"{share_text(deciles[-1])}{_noise(spread, -1)} for the tenth whom it suits best"
+    )
+
+
+def _noise(spread: Mapping[str, Any], tenth: int) -> str:
+    error = spread["errors"][tenth]
+    return f" ± {points_of_error(error)}" if error else ""

@@ -15,19 +15,21 @@ wrote name the runs alone: whoever learns from them names the ledgers.
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, first_line
 from murmuration.preference.data.loading import texts_in
-from murmuration.preference.data.sources import first_line, parse_source
+from murmuration.preference.data.sources import parse_source
 from murmuration.preference.language.checkpoint import chain_of, fetch, weights_digest
 from murmuration.preference.language.reward import FILE as ABOUT
 from murmuration.preference.language.reward import is_language_model
 from murmuration.privacy.accounting.chained_record import Head, head_path
 from murmuration.privacy.accounting.ledger import LedgerError
 from murmuration.privacy.accounting.terms import Caveat, Unit, caveats_in
+from murmuration.privacy.plugins import brought
 from murmuration.privacy.promise import Promise, ReleasedRun
 from murmuration.server.run_files import read_json
 
@@ -292,9 +294,10 @@ def lineage_of_data(option: str, source: str, declared: str) -> Promise:
     return lineage_of_rows(option, source, "--base-privacy", given)
 
 
-def is_alignment(result: Mapping[str, Any]) -> bool:
-    """Return whether a ``result.json`` is that of an alignment, rather than of training."""
-    return "reward_digest" in result
+def derived_run(described: Mapping[str, Any]) -> EntryPoint | None:
+    """Return what a room brings for folders of the ``format`` that their files name, which are made
+    from runs and released nothing themselves; None for a run of training."""
+    return brought("murmuration.derived_runs").get(str(described.get("format")))
 
 
 def promise_of_run(folder: Path) -> Promise:
@@ -306,7 +309,7 @@ def promise_of_run(folder: Path) -> Promise:
     if not (result := read_json(folder / "result.json")):
         raise InputError(f"{folder}: no finished run: it has no result.json")
     try:
-        if is_alignment(result):  # which released nothing itself
+        if derived_run(result):  # its model carries what it was made from
             return _read(str(folder / "model"), folder / "model", {})
         own = Promise((_of_result(folder, result),))
         if (folder / "model" / FILE).exists():

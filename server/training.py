@@ -44,7 +44,7 @@ from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 from murmuration.strategies.registry import build
-from murmuration.strategies.spec import BuiltStrategy, RunContext, trains_layers
+from murmuration.strategies.spec import BuiltStrategy, RunContext
 
 #: Hears a line of ``metrics.jsonl``.
 OnMetrics = Callable[[Mapping[str, object]], None]
@@ -222,7 +222,7 @@ def _rounds(
     spending = Spending(ledger, built.charges)
     if built.charges:
         spending.prepare()
-    every = max(1, rounds // (_FEW_EVALUATIONS if trains_layers(config) else _EVALUATIONS))
+    every = max(1, rounds // (_FEW_EVALUATIONS if config.trains_layers else _EVALUATIONS))
 
     def epsilon(round_: int) -> float | None:
         return spending(exactly=round_ == rounds) if built.charges else None

@@ -39,8 +39,7 @@ from murmuration.strategies.optimizers import OptimizerSettings
 from murmuration.strategies.planning import NOISE, SAMPLED, Planned
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.own.adaptive import AdaptiveSettings
-from murmuration.strategies.settings.own.shared import Quantile
+from murmuration.strategies.settings.own import Retained
 from murmuration.strategies.spec import (
     BuiltStrategy,
     NodeHalf,
@@ -98,7 +97,7 @@ class QuantileRule:
 
     def __post_init__(self) -> None:
         if not 0.0 < self.quantile < 1.0:
-            raise ValueError(f"--quantile must be between 0 and 1, got {self.quantile}")
+            raise ValueError(f"the quantile must be between 0 and 1, got {self.quantile}")
         if not (math.isfinite(self.rate) and self.rate > 0.0):
             raise ValueError(f"the rate of adaptation must be positive, got {self.rate}")
 
@@ -365,9 +364,7 @@ def quantile_plan(context: RunContext) -> AdaptivePlan:
     config = context.config
     return AdaptivePlan.for_epsilon(
         config.epsilon,
-        rule=QuantileRule(
-            config.clip_norm or DEFAULT_START, config.of(Quantile).quantile or DEFAULT_QUANTILE
-        ),
+        rule=QuantileRule(config.clip_norm or DEFAULT_START, DEFAULT_QUANTILE),
         discrete=context.noise.on(context.dimension + 1),  # of sum and count
         **context.cohort_sizes,
     )
@@ -403,7 +400,7 @@ ADAPTIVE = Strategy(
     help="As uls, with a clip norm that follows a quantile of the users' gradient norms.",
     build=build,
     node_halves={"adaptive": NodeHalf(client_update, clip_norm, grid_and_count)},
-    settings=AdaptiveSettings,
+    settings=Retained,
     theorems=select(Unit.VECTOR_AND_BIT),
     solve=Planned(
         AdaptivePlan,

@@ -33,7 +33,7 @@ from murmuration.strategies.settings.declaration import (
     declared,
     option,
 )
-from murmuration.strategies.settings.own.shared import Sampled
+from murmuration.strategies.settings.own import Sampled
 from murmuration.strategies.settings.privacy import parse_delta
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.settings.sampling import ROUNDS

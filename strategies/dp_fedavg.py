@@ -27,7 +27,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.contributions import bounded_sum, clip_of
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.own.dp_fedavg import FedAvgSettings
+from murmuration.strategies.settings.own import FedAvgSettings
 from murmuration.strategies.spec import (
     BuiltStrategy,
     NodeHalf,

@@ -51,7 +51,7 @@ from murmuration.strategies.planning import Planned, PlanQuery, largest
 from murmuration.strategies.protocol import group_size_histogram, messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.secure_rounds import check_nodes
-from murmuration.strategies.settings.own.els import ElsSettings
+from murmuration.strategies.settings.own import ElsSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
     BuiltStrategy,

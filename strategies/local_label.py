@@ -48,7 +48,7 @@ from murmuration.strategies.protocol import label_queries, messages
 from murmuration.strategies.protocol.public_items import PublicItems
 from murmuration.strategies.protocol.users import RegistryError
 from murmuration.strategies.settings.declaration import option
-from murmuration.strategies.settings.own.local_label import LocalLabelSettings
+from murmuration.strategies.settings.own import LocalLabelSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import BuiltStrategy, RunContext, Strategy
 
@@ -61,8 +61,6 @@ if TYPE_CHECKING:
 _log = get_logger("murmuration")
 
 Estimator = Literal["debiased", "mle", "sgd", "square"]
-Weights = Literal["information", "equal"]
-StepsName = Literal["decaying", "published"]
 
 
 @dataclass(frozen=True)
@@ -76,10 +74,6 @@ class Estimate:
             may be 30 at most, typically.
         ridge: added curvature; 0: the mean of ‖x‖², so that a judgement's log-odds are about one if
             labels have no information. ``sgd`` has none.
-        weights: of judgements, by the information in their labels or equal. The likelihood
-            (``mle``) weighs them by itself.
-        sum_zero: only models with ⟨1, θ⟩ = 0.
-        steps: of ``sgd``.
 
     Raises ValueError for an invalid bound, or a model that the estimator cannot fit.
     """
@@ -88,9 +82,6 @@ class Estimate:
     model: str = "btl"
     ball: float = 0.0
     ridge: float = 0.0
-    weights: Weights = "information"
-    sum_zero: bool = False
-    steps: StepsName = "decaying"
 
     def __post_init__(self) -> None:
         for name, value in (("--max-norm", self.ball), ("--ridge", self.ridge)):
@@ -102,24 +93,21 @@ class Estimate:
     def of(self, labels: RandomizedLabels) -> tuple[torch.Tensor, list[str]]:
         """The model (D,) and what its reader must know."""
         from murmuration.preference.estimation.debiased import fit
-        from murmuration.preference.estimation.projected_sgd import DECAYING, PUBLISHED, one_pass
+        from murmuration.preference.estimation.projected_sgd import one_pass
         from murmuration.preference.estimation.randomized_labels import link_of
 
         square = float((labels.x_JWD**2).sum(-1)[labels.present_JW].mean())
         ball = self.ball or 30.0 / math.sqrt(max(square, 1e-12))
-        if self.weights == "information" and self.estimator != "mle":
+        if self.estimator != "mle":  # the likelihood weighs them by itself
             labels = labels.weighted_by_information()
         if self.estimator == "sgd":
-            steps = DECAYING if self.steps == "decaying" else PUBLISHED
-            theta_D = one_pass(labels, ball=ball, steps=steps, sum_zero=self.sum_zero)
-            return theta_D, []
+            return one_pass(labels, ball=ball), []
         result = fit(
             labels,
             self.estimator,
             ball=ball,
             ridge=self.ridge or max(square, 1e-12),
             link=link_of(self.model),
-            sum_zero=self.sum_zero,
         )
         notes = []
         if result.on_sphere.any():
@@ -433,9 +421,6 @@ def _linear(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
         model=config.model,
         ball=own.max_norm,
         ridge=own.ridge,
-        weights=own.label_weights or "information",  # type: ignore[arg-type]
-        sum_zero=own.sum_zero,
-        steps=own.sgd_steps or "decaying",  # type: ignore[arg-type]
     )
     return on_features(estimate, examples), f"and public features {_HOW[estimate.estimator]}"
 
@@ -461,9 +446,8 @@ def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
 
     def solve(told: Told) -> tuple[np.ndarray, list[str]]:
         examples = policy.examples(told.judgements(items))
-        weight_N = None
-        if corrects and own.label_weights != "equal":
-            weight_N = told.contrast_N**2  # as ``RandomizedLabels.weighted_by_information``
+        # As ``RandomizedLabels.weighted_by_information``.
+        weight_N = told.contrast_N**2 if corrects else None
 
         def progress(step: int, steps: int) -> None:
             if step % max(1, steps // 10) == 0:
@@ -491,11 +475,7 @@ def _guarantee(promise: LabelPromise) -> str:
 
 def _check(settings: Settings) -> None:
     own, policy = settings.of(LocalLabelSettings), settings.task == "policy"
-    other = (
-        ("estimator", "ridge", "max_norm", "sgd_steps", "sum_zero")
-        if policy
-        else ("epochs", "batch_size")
-    )
+    other = ("estimator", "ridge", "max_norm") if policy else ("epochs", "batch_size")
     for name in other:
         if getattr(own, name):
             raise InputError(

@@ -3,13 +3,6 @@
 SGD with momentum or Adam (``torch.optim``) on a cosine schedule with warm-up; then an average of
 the last iterates. State can be saved and restored exactly.
 
-The default step size looks at public numbers only. Each round's noise moves θ, measured along a
-feature direction of length one, by a Gaussian of standard deviation rate·f_t·σC/M, where f_t is the
-schedule; with Adam, which divides by the gradient's own scale, by about rate·f_t. The rate is
-chosen so that over the whole run this adds up to a quarter of a logit (of a language model, to a
-share of what its layers say): larger steps drown preferences of ordinary strength in noise, smaller
-ones leave budget unused.
-
 Legend: D dimensions.
 """
 
@@ -24,9 +17,6 @@ import numpy as np
 from murmuration.preference.choices import OPTIMIZERS
 from murmuration.privacy.continual.toeplitz import Workload
 from murmuration.strategies.aup.schedule import Phase
-
-#: How far noise moves a linear head in a whole run.
-NOISE_LOGITS = 0.25
 
 
 @dataclass(frozen=True)
@@ -80,22 +70,6 @@ def workload(settings: OptimizerSettings) -> Workload:
     result_T = iterates_TT[averaged].mean(axis=0)
     iterates_TT /= np.linalg.norm(iterates_TT)
     return Workload.of_matrix(np.vstack([iterates_TT, result_T / np.linalg.norm(result_T)]))
-
-
-def noise_limited_rate(
-    noise: float, settings: OptimizerSettings, ceiling: float, most: float = NOISE_LOGITS
-) -> float:
-    """The step size at which noise moves θ by ``most`` in each coordinate; see above.
-
-    Args:
-        noise: standard deviation per coordinate of one round's averaged update, σC/M.
-        settings: for the schedule; its rate is not used.
-        ceiling: the step size that would be taken without noise.
-    """
-    if settings.kind != "sgd" and noise > 0:
-        noise = 1.0  # what is left of any noise after the division
-    energy = math.sqrt(sum(settings.factor(t) ** 2 for t in range(1, settings.rounds + 1)))
-    return ceiling if noise == 0 else min(ceiling, most / (noise * energy))
 
 
 class ServerOptimizer:

@@ -17,7 +17,7 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
-from murmuration.strategies.settings.own.shared import NoSettings, Sampled
+from murmuration.strategies.settings.own import NoSettings, Sampled
 from murmuration.strategies.sums import SumPlan
 
 SIX = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
@@ -180,9 +180,13 @@ class Planned:
             delta = accountant.delta_for(given["epsilon"], plan.charges, adjacency=adjacency)
             return dataclasses.replace(plan, delta=delta)
 
+        def plan_of(number: int) -> SumPlan:
+            changed: dict[str, Any] = {**fields, missing: number}
+            return self.plan(**changed)
+
         def fits(number: int) -> bool:
             try:
-                return self.plan(**fields, **{missing: number}).epsilon() <= given["epsilon"]
+                return plan_of(number).epsilon() <= given["epsilon"]
             except ValueError:  # there is no such plan, or nothing can be said of it
                 return False
 
@@ -194,7 +198,7 @@ class Planned:
             raise InputError(
                 f"no number of {missing} meets epsilon = {given['epsilon']:g}; add noise"
             )
-        return self.plan(**fields, **{missing: number})
+        return plan_of(number)
 
 
 #: Whole numbers rarely meet epsilon exactly: what is really spent is said.

@@ -14,7 +14,6 @@ import numpy as np
 from flwr.serverapp import Grid
 
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.policy_losses import DEFAULT, objective
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency, Unsupported
@@ -32,18 +31,13 @@ from murmuration.privacy.promise import Promise, delta_text
 from murmuration.privacy.secure_aggregation import party
 from murmuration.privacy.theorems import Mechanism, Status, Theorem, Unit, listed
 from murmuration.strategies.base import CohortStrategy, Participants, PrivateLog
-from murmuration.strategies.optimizers import (
-    NOISE_LOGITS,
-    OptimizerSettings,
-    ServerOptimizer,
-    SolvedModel,
-    noise_limited_rate,
-)
+from murmuration.strategies.optimizers import ServerOptimizer, SolvedModel
 from murmuration.strategies.planning import Solve, not_planned
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.declaration import about, declared, option
-from murmuration.strategies.settings.own.shared import NoSettings, Retained
+from murmuration.strategies.settings.own import NoSettings, Retained
 from murmuration.strategies.settings.run import Settings
+from murmuration.strategies.step_size import steps_of
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan
 
 if TYPE_CHECKING:
@@ -361,19 +355,6 @@ def _parties(honest: int, nodes: int) -> int:
     return honest or party.threshold(nodes)
 
 
-# What a run's settings say about a language model, and how such a model is stepped.
-
-#: Adam's step by what is trained, where there is no noise. θ is counted in units of what layers say
-#: (`preference.language.base.network`), so neither widths nor ranks matter.
-RATES = {"lora": 0.05, "full": 0.01}
-#: By the task: how far noise may move θ in a whole run, in these units, shares of what layers say;
-#: and the longest step, over that of a linear head, since rounds are fewer. A reward is good if it
-#: ranks well, and forgives more than the next token's distribution.
-_STEPS = {"reward": (2.0, 40.0), "sft": (0.25, 10.0), "text": (0.25, 10.0), "policy": (1.0, 10.0)}
-#: The longest of a policy whose loss clips, which holds it where others break.
-_LONGEST_CLIPPED = 40.0
-
-
 def described_base(config: Settings) -> dict[str, Any]:
     """The config of the model that --base or --features name, for `preference.bases.base_of`.
 
@@ -434,11 +415,6 @@ def base_settings(config: Settings, **instead: Any) -> "BaseSettings":
     if config.task != "text":
         chosen = {"system": system_of(path), **chosen}
     return BaseSettings(path=path, **chosen)
-
-
-def trains_layers(config: Settings) -> bool:
-    """True if more than a linear head is trained."""
-    return bool(config.base) and config.train != "head"
 
 
 #: Gives what a release of this name gave, which a resumed run is not to ask for again.
@@ -517,26 +493,7 @@ class RunContext:
 
         ``kind`` and ``ceiling`` are the strategy's defaults, ``noise`` that of one round's average.
         """
-        config = self.config
-        most = NOISE_LOGITS
-        if trains_layers(config) and noise:
-            most, longest = _STEPS[config.task]
-            if config.task == "policy" and objective(config.loss or DEFAULT).clips:
-                longest = _LONGEST_CLIPPED
-            ceiling *= longest
-        elif trains_layers(config):
-            kind, ceiling = "adam", RATES[config.train or "lora"]
-        settings = OptimizerSettings(
-            kind=config.optimizer or kind,
-            rate=config.learning_rate or ceiling,
-            rounds=config.rounds,
-            momentum=config.momentum,
-            warmup=config.warmup,
-            averaging=config.averaging,
-        )
-        if not config.learning_rate:
-            rate = noise_limited_rate(noise, settings, ceiling, most)
-            settings = replace(settings, rate=rate)
+        settings = steps_of(self.config, kind, noise, ceiling)
         zero_D = np.zeros(self.dimension, dtype=np.float32)
         return ServerOptimizer(settings, zero_D)
 

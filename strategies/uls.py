@@ -62,8 +62,7 @@ from murmuration.strategies.optimizers import OptimizerSettings
 from murmuration.strategies.planning import NOISE, SAMPLED, SIX, Planned, PlanQuery
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.own.shared import Retained, Sampled
-from murmuration.strategies.settings.own.uls import UlsSettings
+from murmuration.strategies.settings.own import Retained, Sampled, UlsSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
     BuiltStrategy,
@@ -244,7 +243,7 @@ def correlation(context: RunContext) -> Correlation | None:
     if own.noise_correlation == "none":
         return None
     steps = OptimizerSettings(
-        "sgd", 1.0, config.rounds, config.momentum, config.warmup, config.averaging
+        "sgd", 1.0, config.rounds, config.momentum, averaging=config.averaging
     )
     terms: dict[str, Any] = {name: sizes[name] for name in ("delta", "adjacency", "hold_out")}
     if own.noise_correlation == "blt":

@@ -15,7 +15,7 @@ from murmuration.api.run import Run
 from murmuration.api.training import train
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.public_names import as_source
-from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes import Runtime
 from murmuration.strategies.settings.from_python import of_strategy, takes
 from murmuration.surveying.release import SurveyRelease
 

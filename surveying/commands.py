@@ -4,7 +4,7 @@ from typing import Any
 
 from murmuration.cli.about_data import UserColumn
 from murmuration.cli.whole_crowd import AsJson, UsersPerNode, Where, add_settings, print_asked
-from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes import Runtime
 
 
 def survey(

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from murmuration.preference.data.errors import first_line
+from murmuration.sims.runtimes import Runtime
 from murmuration.sims.runtimes import execute as execution
-from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.sims.runtimes.sweep import Failed, Outcome, side_by_side
 from murmuration.strategies.config import RunConfig
 

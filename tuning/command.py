@@ -9,7 +9,7 @@ from murmuration.cli.options import JSON, WHERE, add_parameters, print_json
 from murmuration.cli.setting_options import RunCommand, setting_parameters
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.promise import epsilon_text
-from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes import Runtime
 from murmuration.strategies.settings.declaration import OUTPUT, RUNTIME, TRAINING
 from murmuration.terminal.terminal import print_finished
 
@@ -59,8 +59,6 @@ def tune(
         typer.Option("--json", help=JSON, rich_help_panel=OUTPUT),
     ] = False,
     user_column: about_data.UserColumn = None,
-    split: about_data.Split = None,
-    data_config: about_data.DataConfig = None,
     **given: Any,
 ) -> None:
     """Choose settings privately, within one epsilon.
@@ -77,7 +75,7 @@ def tune(
     given = {name: value for name, value in given.items() if value is not None}
     if user_column is not None:
         given["user_column"] = user_column
-    data = about_data.located(given.pop("data", None), split, data_config)
+    data = given.pop("data", None)
     if given.get("resume") and (grid or expected_runs or eta is not None or data is not None):
         raise InputError("--resume: give --out, and no settings: they are those of the search")
     finished = search(

@@ -33,7 +33,6 @@ from murmuration.privacy.accounting.terms import Caveat, RunTerms, Trust, Unit, 
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Disclosure
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.selection.calibration import CalibratedSearch, calibrated
 from murmuration.privacy.selection.random_stopping import CandidateCost, RandomStopping
 from murmuration.privacy.selection.stopping_time import StoppingTime
 from murmuration.server.run_files import read_json
@@ -43,9 +42,10 @@ from murmuration.sims.runtimes.sweep import Failed
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.settings.declaration import Scalar
-from murmuration.strategies.settings.own.shared import Sampled
+from murmuration.strategies.settings.own import Sampled
 from murmuration.strategies.spec import choose_noise
 from murmuration.strategies.uls import sampled_users
+from murmuration.tuning.calibration import CalibratedSearch, calibrated
 from murmuration.tuning.candidates import CandidateFailed, RunAll
 from murmuration.tuning.winner import release
 

@@ -15,7 +15,7 @@ from murmuration.api.run import Run
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.in_memory import Source
 from murmuration.server.run_files import read_json
-from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes import Runtime
 
 if TYPE_CHECKING:
     from murmuration.strategies.config import RunConfig

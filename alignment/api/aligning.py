@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from murmuration.alignment.api.aligned import AlignedRun
 from murmuration.api.quiet import quiet_libraries
 from murmuration.api.run import Run, model_folder
 from murmuration.preference.data.errors import InputError
@@ -221,7 +222,7 @@ def align(
             resume=resume and (judgements is None or folder.exists()),  # or it ended before
             on_status=say,
         )
-    return Run(folder, result)
+    return AlignedRun(folder, result)
 
 
 def _is_evaluation(text: str) -> bool:

@@ -21,19 +21,18 @@ from typing import Any
 import numpy as np
 
 from murmuration.alignment.comparisons.intervals import PromptBootstrap
+from murmuration.alignment.comparisons.win_rate import Estimate, wilson
 from murmuration.alignment.judges import Judge
 from murmuration.alignment.pool import write_samples, writer_of
 from murmuration.preference.base_names import without_folders
 from murmuration.preference.data.cells import shortened
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, first_line
 from murmuration.preference.data.loading import load_responses
-from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.words import words_of
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood, load_next_token
 from murmuration.privacy.strict_json import finite
 from murmuration.server.lineage import lineage_of_model, mark_of_model, mark_of_rows, mark_of_served
-from murmuration.sims.population.win_rate import Estimate, wilson
 
 FORMAT = "murmuration-comparison-1"
 _FILE = re.compile(r".*\.jsonl(\.gz)?", re.IGNORECASE | re.DOTALL)

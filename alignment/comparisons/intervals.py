@@ -17,7 +17,7 @@ from murmuration.alignment.comparisons.length_control import (
     rate_at_equal_length,
     relative_length,
 )
-from murmuration.sims.population.win_rate import Estimate, wilson
+from murmuration.alignment.comparisons.win_rate import Estimate, wilson
 
 _DRAWS = 2000
 _AT_A_TIME = 2**22  # numbers of a draw that are held together

@@ -80,10 +80,10 @@ def export(
     There are no private files in it, and no paths. transformers and peft load a language model from
     it; a reward over features is loaded by Murmuration, as its card shows.
     """
-    from murmuration.reporting.sharing.export import Sharing
-    from murmuration.reporting.sharing.export import export as exported
-    from murmuration.reporting.sharing.hub import check_repository
-    from murmuration.reporting.sharing.hub import push as pushed
+    from murmuration.reporting.export import Sharing
+    from murmuration.reporting.export import export as exported
+    from murmuration.reporting.hub import check_repository
+    from murmuration.reporting.hub import push as pushed
 
     if out is None and not push:
         raise InputError("--out names the folder to write, --push a repository of a hub: give one")

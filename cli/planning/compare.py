@@ -10,7 +10,7 @@ from murmuration.cli import about_data
 from murmuration.cli.options import WHERE, Json, add_parameters, help_of, meaning, print_json
 from murmuration.cli.setting_options import parameters_of
 from murmuration.preference.data.errors import InputError
-from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes import Runtime
 from murmuration.strategies.settings.catalogue import DECLARED
 from murmuration.terminal.terminal import Terminal
 
@@ -35,8 +35,6 @@ def compare(
     epsilon: Annotated[
         str, typer.Option("--epsilons", help="Epsilons, comma-separated.")
     ] = "1,3,8",
-    split: about_data.Split = None,
-    data_config: about_data.DataConfig = None,
     delta: Annotated[float, typer.Option(help=meaning("delta"))] = 1e-5,
     seeds: Annotated[int, typer.Option(help="Seeds, each a repetition.")] = 3,
     runtime: Annotated[
@@ -64,7 +62,7 @@ def compare(
         [name.strip() for name in strategies.split(",") if name.strip()],
         budgets,
         out=out,
-        data=about_data.located(data, split, data_config),
+        data=data,
         test=test,
         seeds=seeds,
         runtime=runtime.value,
@@ -82,5 +80,5 @@ def compare(
         raise typer.Exit(1)
 
 
-add_parameters(compare, about_data.row_parameters(), before="split")
+add_parameters(compare, about_data.row_parameters(), before="delta")
 add_parameters(compare, parameters_of(DECLARED[name] for name in _SETTINGS), before="seeds")

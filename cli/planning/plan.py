@@ -69,8 +69,6 @@ def plan(
     features: Annotated[
         str, typer.Option(help=f"{meaning('features')} For --optimize.")
     ] = "hashing",
-    split: about_data.Split = None,
-    data_config: about_data.DataConfig = None,
     batch_users: Annotated[
         bool, typer.Option("--batch-users", help=help_of("batch_users"))
     ] = False,
@@ -84,7 +82,6 @@ def plan(
     cohort that a compute budget is best spent on.
     """
     given = {name: value for name, value in locals().items() if name not in ("as_json", "rows")}
-    given["public"] = about_data.located(public, given.pop("split"), given.pop("data_config"))
     numbers = solve_plan(**given, **rows)
     if as_json:
         print_json(numbers)
@@ -96,5 +93,5 @@ def plan(
         print_plan(numbers)
 
 
-add_parameters(plan, about_data.row_parameters("labels"), before="split")
+add_parameters(plan, about_data.row_parameters("labels"), before="batch_users")
 add_parameters(plan, parameters_of([*own_fields(), *plan_fields()]), before="adjacency")

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from murmuration.client.agent.ledger import OwnLedger
-from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.sources import first_line
+from murmuration.preference.data.errors import InputError, first_line
 from murmuration.privacy.accounting import accountant, chained_record, second_opinion
 from murmuration.privacy.accounting.by_event import rows_of
 from murmuration.privacy.accounting.chained_record import (
@@ -32,7 +31,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.figures import counted
 from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.privacy.promise import Promise, ReleasedRun, combined
-from murmuration.server.lineage import is_alignment, looks_like_ours, promise_of_run
+from murmuration.server.lineage import derived_run, looks_like_ours, promise_of_run
 from murmuration.server.resuming import Done, missing
 from murmuration.server.run_files import read_json
 from murmuration.strategies.protocol.stated_plan import cost
@@ -296,7 +295,7 @@ def _below(folder: Path) -> Iterator[tuple[Path, list[str]]]:
 def _has_traces(folder: Path) -> bool:
     """True if a run of training or a search has left files in a folder."""
     settings, result = (read_json(folder / name) for name in ("config.json", "result.json"))
-    if is_alignment(settings) or is_alignment(result):  # which released nothing itself
+    if derived_run(settings) or derived_run(result):  # which released nothing itself
         return False
     return (
         "strategy" in settings  # which a model's config.json has not

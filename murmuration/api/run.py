@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.escaping import visible
@@ -29,13 +29,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Run:
-    """A finished run of training or alignment. In a notebook it shows its promise, what came of it
-    and its plot.
+    """A finished run. In a notebook it shows its promise, what came of it and its plot.
 
     Attributes:
         path: its folder.
-        result: what ``murmuration run --json`` or ``murmuration align --json`` prints.
+        result: what ``--json`` prints.
+        picture: name and words of the plot that a notebook shows.
     """
+
+    picture: ClassVar[tuple[str, str]] = "accuracy", "accuracy by round"
 
     path: Path
     result: Mapping[str, Any]
@@ -45,7 +47,7 @@ class Run:
         """Load the run in a folder.
 
         Args:
-            folder: that of a run, as ``out`` of ``train`` or ``align``.
+            folder: that of a run, as ``out`` of ``train``.
 
         Raises:
             InputError: there is none, or it is not finished.
@@ -59,7 +61,10 @@ class Run:
             raise InputError(f"{path / 'result.json'}: cannot be read: {error}") from None
         if not isinstance(result, dict):
             raise InputError(f"{path / 'result.json'}: not the result of a run")
-        return cls(path, result)
+        from murmuration.server.lineage import derived_run
+
+        kind = derived_run(result)
+        return (kind.load() if kind else cls)(path, result)
 
     @cached_property
     def promise(self) -> Promise:
@@ -78,29 +83,25 @@ class Run:
     def ledger(self) -> list[Charge]:
         """The charge of each release, in order; the ledger is verified at each call.
 
-        An alignment releases nothing: its charges are those of the runs that it was made from.
-
         Raises:
             LedgerError: it cannot be read, or is not what was written.
         """
         from murmuration.privacy.accounting.ledger import read_charges
 
-        ledgers = [self.path / "ledger.jsonl"]
-        if self._is_alignment:
-            ledgers = sorted((self.path / "model").glob("ledger-*.jsonl"))
-        return [charge for ledger in ledgers for charge in read_charges(ledger)]
+        return [charge for ledger in self._ledgers() for charge in read_charges(ledger)]
+
+    def _ledgers(self) -> Iterator[Path]:
+        yield self.path / "ledger.jsonl"
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """A line for each round, from accounted releases only; for an alignment, one per
-        evaluation.
+        """A line for each round, from accounted releases only.
 
-        Each line of a run of training has ``heldout_accuracy``: None after rounds without an
-        evaluation. In the last it is the result's, None if no accuracy was measured.
+        Each has ``heldout_accuracy``: None after rounds without an evaluation. In the last it is
+        the result's, None if no accuracy was measured.
         """
-        lines = self._written_metrics
-        if lines and not self._is_alignment:
-            lines = [{"heldout_accuracy": None, **line} for line in lines]
+        lines = [{"heldout_accuracy": None, **line} for line in self._written_metrics]
+        if lines:
             lines[-1]["heldout_accuracy"] = self.result["heldout_accuracy"]
         return lines
 
@@ -129,11 +130,8 @@ class Run:
         return self.path / "report.html"
 
     def plot(self) -> Figure:
-        """A figure of held-out accuracy over rounds, and below it epsilon so far; for an alignment,
-        of its rewards over divergence and over steps.
-        """
-        kind = "alignment" if self._is_alignment else "training"
-        return brought("murmuration.plots")[kind].load()(self.result, self._written_metrics)
+        """A figure of held-out accuracy over rounds, and below it epsilon so far."""
+        return brought("murmuration.plots")["training"].load()(self.result, self._written_metrics)
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}, {self._came_to}, {self._promised.partition(';')[0]})"
@@ -141,15 +139,12 @@ class Run:
     def _repr_html_(self) -> str:
         """A table and the plot for notebooks. All text is escaped."""
         rows = {
-            "strategy": self.result.get("strategy", "alignment"),
+            **self._about(),
             "privacy": self._promised,
             "result": self._came_to,
-            "rounds": self.result.get("rounds", self.result.get("saved_step")),
             "folder": self.path,
         }
-        plot, text = "accuracy", "accuracy by round"
-        if self._is_alignment:
-            plot, text = "reward_kl", "reward by divergence"
+        plot, text = self.picture
         cells = (f"<tr><th>{name}</th><td>{_html(value)}</td></tr>" for name, value in rows.items())
         image = ""
         with suppress(OSError):
@@ -157,16 +152,11 @@ class Run:
             image = f'<img alt="{text}" width="464" src="data:image/png;base64,{png}">'
         return f"<table>{''.join(cells)}</table>{image}"
 
-    @property
-    def _is_alignment(self) -> bool:
-        from murmuration.server.lineage import is_alignment
-
-        return is_alignment(self.result)
+    def _about(self) -> dict[str, Any]:
+        return {name: self.result.get(name) for name in ("strategy", "rounds")}
 
     @property
     def _came_to(self) -> str:
-        if self._is_alignment:
-            return f"reward {self.result['policy']['proxy']:+.2f}"
         accuracy = self.result.get("heldout_accuracy")
         return "accuracy not measured" if accuracy is None else f"accuracy {accuracy:.4f}"
 

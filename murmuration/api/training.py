@@ -12,7 +12,7 @@ from murmuration.api.rows import rows_written
 from murmuration.api.run import Run
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.in_memory import Source, with_rows
-from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes import Runtime
 from murmuration.strategies.settings.from_python import warn
 
 if TYPE_CHECKING:

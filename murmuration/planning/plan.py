@@ -18,7 +18,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies.settings.data import row_fields
 from murmuration.strategies.settings.declaration import check_values, declared, option
 from murmuration.strategies.settings.from_python import takes
-from murmuration.strategies.settings.own.shared import Sampled
+from murmuration.strategies.settings.own import Sampled
 from murmuration.strategies.settings.plan_options import (
     PlanOptions,
     own_fields,

@@ -30,15 +30,16 @@ from urllib.request import getproxies
 
 from murmuration.preference.choices import FORMAT_NAMES
 from murmuration.preference.data.cells import shortened
-from murmuration.preference.data.errors import BadRow, InputError
-from murmuration.preference.data.errors import first_line as first_line
+from murmuration.preference.data.errors import BadRow, InputError, first_line
 from murmuration.preference.data.formats.format import Format
 from murmuration.privacy.extensions import Group
 
-Row = Mapping[str, object] | BadRow
-Placed = tuple[str, int, Row]  # with the file and line that it stands in
+RawRow = Mapping[str, object] | BadRow
+Placed = tuple[str, int, RawRow]  # with the file and line that it stands in
 
-KINDS = (".jsonl", ".csv", ".parquet", ".arrow", ".json")  # of files, each also with .gz
+#: Kinds of files that are tables: with a head, or a schema, of columns.
+TABLE_KINDS = (".csv", ".parquet", ".arrow")
+FILE_KINDS = (".jsonl", *TABLE_KINDS, ".json")  # each also with .gz
 #: What `datasets` writes beside the rows of a data set.
 _ABOUT_ROWS = (
     "state.json",
@@ -131,18 +132,6 @@ def parse_source(source: str) -> Named:
     return Named(name, split, config)
 
 
-def with_parts(source: str, split: str, config: str) -> str:
-    """A source with what `--split` and `--data-config` say; InputError if it says so itself."""
-    named = parse_source(source)
-    for option, given, there in (
-        ("--split", split, named.split),
-        ("--data-config", config, named.config),
-    ):
-        if given and there and given != there:
-            raise InputError(f"{option} {given}: {source} names {there!r} already")
-    return Named(named.name, split or named.split, config or named.config).text
-
-
 def absolute(source: str) -> str:
     """The source with an absolute path, if it is a path that exists here."""
     named = parse_source(source)
@@ -175,14 +164,14 @@ def _check_reader(name: str, loaded: object) -> str:
 
 #: The kinds of files, and the formats, that other packages bring.
 READERS = Group(
-    "murmuration.readers", _check_reader, [*(kind[1:] for kind in KINDS), "gz", *FORMAT_NAMES]
+    "murmuration.readers", _check_reader, [*(kind[1:] for kind in FILE_KINDS), "gz", *FORMAT_NAMES]
 )
 
 
 def kind_of(name: str) -> str | None:
     """The kind of a file, by the end of its name; None if it is of no known kind."""
     unpacked = name.lower().removesuffix(".gz")
-    if known := next((kind for kind in KINDS if unpacked.endswith(kind)), None):
+    if known := next((kind for kind in FILE_KINDS if unpacked.endswith(kind)), None):
         return known
     others = (f".{reader}" for reader in READERS.names())
     return next((kind for kind in others if name.lower().endswith(kind)), None)
@@ -191,7 +180,7 @@ def kind_of(name: str) -> str | None:
 def known_kinds() -> str:
     """The endings of files that can be read, for messages."""
     others = "".join(f", .{name}" for name in READERS.names())
-    return ", ".join(KINDS) + " (each also .gz)" + others
+    return ", ".join(FILE_KINDS) + " (each also .gz)" + others
 
 
 @dataclass(frozen=True)
@@ -287,7 +276,7 @@ def _files_meant(folder: Path, named: Named, files: list[Path]) -> list[Path]:
         raise InputError(
             f"{folder}: it is a data set of {len(meant)} files, by its state.json or by the names "
             f"of shards, and {shortened(', '.join(others), 100)} lie beside them: take them out, "
-            "or name what is meant with --split"
+            "or name what is meant, as in NAME#SPLIT"
         )
     return meant
 
@@ -332,7 +321,7 @@ def _one(folder: Path, splits: list[str], named: str) -> str:
     there = ", ".join(splits) or "none"
     if named:
         raise InputError(f"{folder}: no split {named!r}; there are: {there}")
-    raise InputError(f"{folder}: which split? there are: {there}; name one with --split")
+    raise InputError(f"{folder}: which split? there are: {there}; name one, as in NAME#SPLIT")
 
 
 def _saved(folder: Path, split: str) -> list[Path]:
@@ -380,7 +369,7 @@ def _hub_rows(named: Named) -> Iterator[tuple[str, int, Mapping[str, object]]]:
     except Exception as error:  # the hub client's errors have many unrelated types
         raise InputError(
             f"{named.name}: no such file or folder here, and the dataset hub does not give its "
-            f"split {split!r} (unknown name or split, which --split names, or no network): "
+            f"split {split!r} (unknown name or split, as in NAME#SPLIT, or no network): "
             f"{first_line(error)}"
         ) from error
     finally:

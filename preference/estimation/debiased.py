@@ -24,7 +24,7 @@ Legend: J judgements, W difference rows of each, K responses, D dimensions.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -98,7 +98,6 @@ def fit(
     ball: float,
     ridge: float = 0.0,
     link: Link = logistic,
-    sum_zero: bool = False,
     start_D: torch.Tensor | None = None,
     tilt_D: torch.Tensor | None = None,
     flat: float = 1e-10,
@@ -109,7 +108,6 @@ def fit(
         ball: B, positive; may be infinite where a ridge or enough information is there.
         ridge: added curvature, in units of the weighted sum. With information weights that is the
             scale of a log-likelihood, and the answer that under a prior N(0, I/ridge).
-        sum_zero: only θ with ⟨1, θ⟩ = 0, as in the papers' Θ_B.
         start_D: where to start; by default at zero.
         tilt_D: a linear term, such as the noise of objective perturbation; by default none.
         flat: as in ``minimise``.
@@ -117,9 +115,6 @@ def fit(
     Raises:
         ValueError: a ball or ridge that cannot be.
     """
-    if sum_zero:  # x·θ is the same for these θ, and nothing pulls θ out of their plane
-        x_JWD = labels.x_JWD - labels.x_JWD.mean(-1, keepdim=True)
-        labels = replace(labels, x_JWD=x_JWD)
     weight_J, chosen = labels.weight_J, LOSSES[loss]
 
     def value(theta_D: torch.Tensor) -> torch.Tensor:

@@ -6,8 +6,7 @@ judgement is used once, in the order in which it stands, by
     θ ← Π(θ − η_t · r · (gradient of the unbiased log loss)),
 
 where r is the contrast of ``preference.estimation.randomized_labels``: that product is L's ĝ_t, so
-the gradient is r times that on the true label in expectation. Π projects onto the ball ‖θ‖ ≤ B, and
-first onto ⟨1, θ⟩ = 0 where that is asked for.
+the gradient is r times that on the true label in expectation. Π projects onto the ball ‖θ‖ ≤ B.
 
 Steps: the default falls with 1/√t and the answer is an average of the path that forgets its
 beginning (polynomial decay, Shamir & Zhang 2013, η = 3), at any time and without knowing n. Its
@@ -64,7 +63,6 @@ def one_pass(
     *,
     ball: float,
     steps: Steps = DECAYING,
-    sum_zero: bool = False,
     at: Sequence[int] | None = None,
 ) -> torch.Tensor:
     """The estimate after all judgements, (…, D) float64; or after each of ``at``, (len(at), …, D).
@@ -92,8 +90,6 @@ def one_pass(
         # The slope by z_k, on the other response k, is q_k − π_k.
         pull_WP = (q_JWP[t - 1] - pi_WP) * (scale_JP[t - 1] * rate_P / t**steps.power)
         theta_PD = theta_PD - np.einsum("wp,wpd->pd", pull_WP, x_WPD)
-        if sum_zero:
-            theta_PD -= theta_PD.mean(-1, keepdims=True)
         length_P = np.sqrt(np.einsum("pd,pd->p", theta_PD, theta_PD))
         theta_PD *= np.minimum(1.0, ball / np.maximum(length_P, 1e-300))[:, None]
         if steps.averaging:

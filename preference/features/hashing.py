@@ -21,8 +21,7 @@ from typing import Protocol
 
 import numpy as np
 
-from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.sources import first_line
+from murmuration.preference.data.errors import InputError, first_line
 from murmuration.preference.features.text_length import check_length, length_feature
 from murmuration.preference.features.words import DEFINITION, HASHED
 from murmuration.preference.gguf import is_gguf

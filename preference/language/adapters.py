@@ -15,8 +15,7 @@ from typing import Any
 
 import torch
 
-from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.sources import first_line
+from murmuration.preference.data.errors import InputError, first_line
 from murmuration.preference.language.adapter_config import adapter_config
 from murmuration.preference.language.base.layers import layers_of
 from murmuration.preference.language.checkpoint import check_adapter

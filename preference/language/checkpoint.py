@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.sources import first_line, hub_is_reachable
+from murmuration.preference.data.errors import InputError, first_line
+from murmuration.preference.data.sources import hub_is_reachable
 from murmuration.preference.gguf import converted, is_gguf, origin_of
 from murmuration.preference.language.adapter_config import ADAPTER, adapted
 from murmuration.preference.online import MINILM, MINILM_HUB, minilm_folder

@@ -21,10 +21,10 @@ import torch
 
 from murmuration.preference.accuracy import Accuracy
 from murmuration.preference.base_names import name_for, place_of
+from murmuration.preference.data.errors import first_line
 from murmuration.preference.data.in_memory import Source
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import read_judgements
-from murmuration.preference.data.sources import first_line
 from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.adapters import with_adapter
 from murmuration.preference.language.base.network import LanguageBase

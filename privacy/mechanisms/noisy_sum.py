@@ -14,7 +14,7 @@ import hashlib
 import hmac
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -144,7 +144,8 @@ class ExampleSum:
     def event(self) -> Event:
         """Return what one release costs."""
         event = self.event_kind(self.noise_multiplier, self.group_size, self.probability)
-        return self.discrete.charged(event) if self.discrete else event
+        # The theorem that is found with discrete noise is of mixtures.
+        return self.discrete.charged(cast(MixtureGaussian, event)) if self.discrete else event
 
     def release(
         self, sum_D: np.ndarray, *, round_: int, covers: str, ledger: Ledger, source: Randomness

@@ -10,10 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import (
+from murmuration.audits.auditing import (
     DELTA,
     Measured,
     Scores,
@@ -22,6 +19,9 @@ from murmuration.privacy.auditing import (
     derived,
     scratch_ledger,
 )
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.ledger import Ledger
+from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.above_threshold import Halted
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
@@ -85,7 +85,7 @@ def audit_published_test(task: Task) -> Measured:
         return ratio_J[ends(test, second_K if second else first_K, task.trials, ledger, source)]
 
     result = both_sides(task, one)
-    return Measured.of(result.scores, test.event.epsilon, task, delta=0.0)
+    return Measured.from_scores(result.scores, test.event.epsilon, task, delta=0.0)
 
 
 def _strategy(plan: PublishedPlan, ledger: Ledger, source: Randomness, users: int) -> AupPublished:
@@ -144,7 +144,7 @@ def audit_published(task: Task) -> Measured:
 
     result = _watched(task, plan, "round", mean_or_zero)
     claimed = accountant.epsilon(plan.charges.items(), adjacency=task.adjacency, delta=DELTA)
-    return Measured.of(result, claimed, task)
+    return Measured.from_scores(result, claimed, task)
 
 
 def audit_published_mean(task: Task) -> Measured:
@@ -160,7 +160,7 @@ def audit_published_mean(task: Task) -> Measured:
 
     result = _watched(task, plan, "mean", mean)
     claimed = accountant.epsilon([(plan.event(1), 1)], adjacency=task.adjacency, delta=DELTA)
-    return Measured.of(result, claimed, task)
+    return Measured.from_scores(result, claimed, task)
 
 
 def audit_corrected(task: Task) -> Measured:
@@ -192,7 +192,7 @@ def audit_corrected(task: Task) -> Measured:
     result = both_sides(task, one)
     (event,) = result.ledgers[1].spent()
     claimed = accountant.epsilon([(event, 1)], adjacency=task.adjacency, delta=DELTA)
-    return Measured.of(result.scores, claimed, task)
+    return Measured.from_scores(result.scores, claimed, task)
 
 
 TARGETS = {

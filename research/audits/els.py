@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from scipy import stats
 
+from murmuration.audits.auditing import COMES_OR_GOES, DELTA, Measured, Target, Task
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.auditing import COMES_OR_GOES, DELTA, Measured, Target, Task
 from murmuration.privacy.mechanisms.clipping import ExampleClip
 from murmuration.privacy.mechanisms.coins import bernoulli
 from murmuration.privacy.mechanisms.randomness import Randomness

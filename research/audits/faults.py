@@ -18,14 +18,13 @@ import torch
 from flwr.app import Message
 from scipy import special
 
-from murmuration.audits.faults import Fault
+from murmuration.audits.auditing import DELTA, Fault, Measured, Task
 from murmuration.audits.pipeline import CLIP, Watching
 from murmuration.audits.policy_pipeline import audit_policy
 from murmuration.privacy.accounting.accountant import noise_multiplier_for
 from murmuration.privacy.accounting.events import PureDp
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import DELTA, Measured, Task
 from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.continual.buffered import BufferedToeplitz
 from murmuration.privacy.mechanisms.clipping import UserClip
@@ -274,7 +273,7 @@ def _fresh_coins(task: Task) -> Measured:
     """One label, asked for ten times, randomized anew each time."""
     mechanism = RandomizedResponse(task.epsilon)
     scores = label_scores(mechanism, task, labels=_MANY)
-    return Measured.of(scores, mechanism.epsilon, task, delta=0.0)
+    return Measured.from_scores(scores, mechanism.epsilon, task, delta=0.0)
 
 
 def _nan(task: Task) -> Measured:
@@ -295,7 +294,7 @@ def _nan(task: Task) -> Measured:
                 score_N[trial] = math.inf
         return score_N
 
-    return Measured.of(both_sides(task, one).scores, task.epsilon, task)
+    return Measured.from_scores(both_sides(task, one).scores, task.epsilon, task)
 
 
 def _counted_once(task: Task) -> Measured:
@@ -310,7 +309,7 @@ def _counted_once(task: Task) -> Measured:
     accountant.compose(dp_accounting.SelfComposedDpEvent(event, _MANY))
     claimed = float(accountant.get_epsilon(DELTA))
     scores = label_scores(RandomizedResponse(each), task, labels=_MANY)
-    return Measured.of(scores, claimed, task)
+    return Measured.from_scores(scores, claimed, task)
 
 
 _LABELS = Adjacency.REPLACE_LABELS

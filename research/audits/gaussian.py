@@ -20,13 +20,13 @@ from functools import partial
 import numpy as np
 import torch
 
+from murmuration.audits.auditing import COMES_OR_GOES, DELTA, Measured, Scores, Target, Task
 from murmuration.audits.pipeline import log_ratio
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.accountant import noise_multiplier_for
 from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import COMES_OR_GOES, DELTA, Measured, Scores, Target, Task
 from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.continual.buffered import BufferedToeplitz
 from murmuration.privacy.continual.correlated_sum import CorrelatedNoise, CorrelatedSum
@@ -276,7 +276,7 @@ def audit_joint(
     if any(set(ledger.spent()) != {event} for ledger in result.ledgers):
         raise AssertionError("the ledger was charged something else")
     claimed = accountant.epsilon([(event, rounds)], adjacency=task.adjacency, delta=DELTA)
-    return Measured.of(result.scores, claimed, task)
+    return Measured.from_scores(result.scores, claimed, task)
 
 
 # Audits of discrete Gaussian noise on a grid, drawn by the server, or in shares by the nodes.
@@ -349,7 +349,7 @@ def audit_distributed(task: Task, *, adding: int = _PARTIES, amplified: bool = F
                 exact_N = with_share({"sum": exact_N}, {"sum": clip.step}, shares)["sum"]
             total_N += exact_N
         result.append(grid.from_whole(total_N, clip.step))
-    return Measured.of(Scores(*result), claimed, task, fit=True)
+    return Measured.from_scores(Scores(*result), claimed, task, fit=True)
 
 
 TARGETS = {

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from murmuration.audits.auditing import DELTA, Measured, Target, Task, scratch_ledger
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.auditing import DELTA, Measured, Target, Task, scratch_ledger
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.hold_out import HoldOut, held_out
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum

@@ -12,8 +12,8 @@ from functools import partial
 
 import numpy as np
 
+from murmuration.audits.auditing import Measured, Scores, Target, Task
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import Measured, Scores, Target, Task
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise, RandomizedResponse
 
 _LABELS = frozenset({Adjacency.REPLACE_LABELS})
@@ -48,7 +48,7 @@ def label_scores(
 def audit_response(task: Task, *, choices: int = 2) -> Measured:
     """Audit one label; the claim is (ε, 0)."""
     mechanism = RandomizedResponse(task.epsilon, choices)
-    return Measured.of(label_scores(mechanism, task), mechanism.epsilon, task, delta=0.0)
+    return Measured.from_scores(label_scores(mechanism, task), mechanism.epsilon, task, delta=0.0)
 
 
 def audit_user(task: Task, *, delta: float = 0.0) -> Measured:
@@ -59,7 +59,7 @@ def audit_user(task: Task, *, delta: float = 0.0) -> Measured:
     claimed = promise.spent(each, _MANY)
     if not math.isclose(claimed, task.epsilon, rel_tol=1e-6):
         raise AssertionError(f"a promise of {task.epsilon} spends {claimed}")
-    return Measured.of(scores, claimed, task, delta=delta)
+    return Measured.from_scores(scores, claimed, task, delta=delta)
 
 
 TARGETS = {

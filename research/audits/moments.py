@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import torch
 
+from murmuration.audits.auditing import DELTA, Measured, Scores, Target, Task
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import DELTA, Measured, Scores, Target, Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.audits.trials import both_sides
 from murmuration.research.strategies.perturbed_minimiser import perturbed_minimiser
@@ -90,7 +90,7 @@ def audit_everything(task: Task) -> Measured:
             for _ in range(task.trials)
         ]
         result.append(np.array(thetas))
-    return Measured.of(Scores(*result), task.epsilon, task)
+    return Measured.from_scores(Scores(*result), task.epsilon, task)
 
 
 TARGETS = {

@@ -14,8 +14,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from murmuration.audits.auditing import DELTA, Measured, Target, Task
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.auditing import DELTA, Measured, Target, Task
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.audits.trials import both_sides

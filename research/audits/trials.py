@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from murmuration.audits.auditing import Measured, Scores, Task, scratch_ledger
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.auditing import Measured, Scores, Task, scratch_ledger
 from murmuration.privacy.mechanisms.randomness import Randomness
 
 
@@ -24,7 +24,7 @@ class Trials:
 
     def measured(self, task: Task, *, fit: bool = False) -> Measured:
         """The epsilon charged, beside the lower bound from the scores."""
-        return Measured.of(self.scores, self.claimed, task, fit=fit)
+        return Measured.from_scores(self.scores, self.claimed, task, fit=fit)
 
 
 def both_sides(task: Task, one: Callable[[bool, Ledger, Randomness], np.ndarray]) -> Trials:

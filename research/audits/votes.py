@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import torch
 
+from murmuration.audits.auditing import DELTA, Measured, Target, Task
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.auditing import DELTA, Measured, Target, Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.ranking.layout import VoteLayout
 from murmuration.ranking.strategy import RankingPlan, client_update

@@ -17,10 +17,10 @@ import torch
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
+from murmuration.audits.auditing import scratch_ledger
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import scratch_ledger
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.research.theory.policies import semi_norm
 from murmuration.sims.runtimes.local import LocalGrid
@@ -31,7 +31,7 @@ from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.users import Registry
 from murmuration.strategies.registry import build
-from murmuration.strategies.settings.own.shared import Solved
+from murmuration.strategies.settings.own import Solved
 from murmuration.strategies.solved.label_moment import DEFAULT_CLIP, LabelMoment, LabelMomentPlan
 from murmuration.strategies.solved.moment_solver import MomentSolver
 from murmuration.strategies.solved.objective_perturbation import (

@@ -33,7 +33,7 @@ from murmuration.research.strategies.filtered_mean import FilteredMean, TestedGa
 from murmuration.strategies import contributions, uls
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.planning import NOISE, SAMPLED, Planned
-from murmuration.strategies.settings.own.shared import Retained
+from murmuration.strategies.settings.own import Retained
 from murmuration.strategies.spec import (
     BuiltStrategy,
     NodeHalf,

@@ -2,7 +2,7 @@
 
 Source: Chowdhury et al. 2024, Algorithm 2, Theorems 5.2 (labels) and E.1 (everything); Kifer et al.
 2012; Iyengar et al. 2019 for approximate minimisers. What the noise must be is derived in
-``privacy.mechanisms.objective_noise``. It is no federated strategy: to minimise over features that
+``research.strategies.objective_noise``. It is no federated strategy: to minimise over features that
 stay where they are, iterates would have to be sent to the nodes, and these are not released; only
 where it ends is.
 
@@ -26,7 +26,7 @@ from murmuration.preference.estimation.public_likelihood import (
 )
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.adjacency import Adjacency, Unsupported
-from murmuration.privacy.mechanisms.objective_noise import (
+from murmuration.research.strategies.objective_noise import (
     Calibration,
     FullObjective,
     LabelObjective,

@@ -54,10 +54,9 @@ class TinyBase:
             raise InputError(f"--learning-rate must be positive; got {self.rate}")
         for name in ("width", "layers", "heads", "context", "epochs", "batch"):
             if getattr(self, name) < 1:
-                option = "--batch-size" if name == "batch" else f"--{name}"
-                raise InputError(f"{option} must be at least 1; got {getattr(self, name)}")
+                raise InputError(f"{name} must be at least 1; got {getattr(self, name)}")
         if self.width % self.heads:
-            raise InputError(f"--width {self.width} must be a multiple of the {self.heads} heads")
+            raise InputError(f"a width of {self.width} is no multiple of the {self.heads} heads")
 
 
 def public_texts(population: Population, count: int) -> Iterator[tuple[str, str, str]]:

@@ -32,11 +32,11 @@ from murmuration.server.run_directory import RunDirectory
 from murmuration.server.run_files import former_nodes
 from murmuration.server.run_folder import check_free
 from murmuration.server.run_lock import RunInUse, RunLock
+from murmuration.sims.runtimes import Runtime
 from murmuration.sims.runtimes.local import LocalGrid, run_local
 from murmuration.sims.runtimes.others_test import check_others
 from murmuration.sims.runtimes.ray_cluster import Workers
 from murmuration.sims.runtimes.ray_grid import run_ray
-from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.sims.runtimes.shown_prompts import PLACE, keep
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted

@@ -24,7 +24,7 @@ from murmuration.strategies.aup.threshold import AupThreshold, ThresholdPlan, Th
 from murmuration.strategies.contributions import client_update
 from murmuration.strategies.optimizers import PhasedSgd
 from murmuration.strategies.planning import NOISE, SAMPLED, Planned, PlanQuery
-from murmuration.strategies.settings.own.aup import AupSettings
+from murmuration.strategies.settings.own import AupSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
     BuiltStrategy,
@@ -208,8 +208,6 @@ def _applies(own: AupSettings, theorem: Theorem) -> bool:
 
 def _check(settings: Settings) -> None:
     own = settings.of(AupSettings)
-    if own.quantile and own.adaptation != "quantile":
-        raise InputError(f"--quantile is for --adaptation quantile, not {own.adaptation}")
     if own.reading == "as-run":
         if own.variant != "published":
             raise InputError(f"--reading is for --variant published, not {own.variant}")

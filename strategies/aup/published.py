@@ -40,8 +40,9 @@ from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.strategies import contributions
 from murmuration.strategies.aup.schedule import Phase, phase_of
 from murmuration.strategies.base import SteppedStrategy
-from murmuration.strategies.optimizers import PhasedSettings, PhasedSgd, noise_limited_rate
+from murmuration.strategies.optimizers import PhasedSettings, PhasedSgd
 from murmuration.strategies.protocol import messages
+from murmuration.strategies.step_size import noise_limited_rate
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, check_size
 
 #: Default τ: what nearly all pairs of averaged gradients stay within, for features of unit scale.

@@ -14,14 +14,15 @@ from murmuration.strategies.settings.declaration import (
     by_setting,
     declared,
 )
-from murmuration.strategies.settings.own.adaptive import AdaptiveSettings
-from murmuration.strategies.settings.own.aup import AupSettings
-from murmuration.strategies.settings.own.dp_fedavg import FedAvgSettings
-from murmuration.strategies.settings.own.els import ElsSettings
-from murmuration.strategies.settings.own.local_label import LocalLabelSettings
-from murmuration.strategies.settings.own.objective_perturbation import ObjectiveSettings
-from murmuration.strategies.settings.own.shared import Retained, Solved
-from murmuration.strategies.settings.own.uls import UlsSettings
+from murmuration.strategies.settings.own import (
+    AupSettings,
+    ElsSettings,
+    FedAvgSettings,
+    LocalLabelSettings,
+    Retained,
+    Solved,
+    UlsSettings,
+)
 from murmuration.strategies.settings.run import Settings
 
 #: The settings of each strategy of ours, by its name, in the order in which they are offered.
@@ -30,10 +31,10 @@ OF_STRATEGIES: dict[str, type] = {
     "dp-fedavg": FedAvgSettings,
     "els": ElsSettings,
     "group": ElsSettings,
-    "adaptive": AdaptiveSettings,
+    "adaptive": Retained,
     "aup": AupSettings,
     "label-moment": Solved,
-    "objective-perturbation": ObjectiveSettings,
+    "objective-perturbation": Solved,
     "local-label": LocalLabelSettings,
     "nonprivate": Retained,
     **{name: point.load() for name, point in brought("murmuration.settings").items()},

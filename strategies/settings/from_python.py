@@ -41,10 +41,8 @@ _USER_COLUMN = 'Column that says who judged: short for ``columns={"user_id": …
 #: Options whose arguments have other names, or are no arguments.
 _ARGUMENTS = {
     "as": "judgements",
-    "data_config": 'data="NAME#CONFIG/SPLIT"',
     "epsilons": "epsilon",
     "online": "murmuration.online()",
-    "split": 'data="NAME#SPLIT"',
 }
 Fields = list[Field[Any]]
 #: By a function's name the settings that it takes (`takes`), if these are not those of any run,

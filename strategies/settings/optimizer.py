@@ -33,13 +33,6 @@ class OptimizerConfig:
         good=lambda value: 0.0 <= value < 1.0,
         expected="at least 0 and below 1",
     )
-    warmup: float = setting(
-        0.05,
-        "Share of the first rounds, in which the step size rises. [default: 0.05]",
-        panel=TRAINING,
-        good=a_share,
-        expected="a share of the rounds, 0 to 1",
-    )
     averaging: float = setting(
         0.25,
         "Share of the last rounds, whose models are averaged. [default: 0.25]",

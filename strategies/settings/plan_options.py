@@ -6,8 +6,7 @@ from typing import Any
 
 from murmuration.privacy.plugins import brought
 from murmuration.strategies.settings.declaration import declared
-from murmuration.strategies.settings.own.aup import AupSettings
-from murmuration.strategies.settings.own.shared import Sampled
+from murmuration.strategies.settings.own import AupSettings, Sampled
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ from murmuration.strategies.settings.data import DataConfig
 from murmuration.strategies.settings.declaration import Scalar, declared
 from murmuration.strategies.settings.model import ModelConfig
 from murmuration.strategies.settings.optimizer import OptimizerConfig
-from murmuration.strategies.settings.own.shared import NoSettings, Sampled
+from murmuration.strategies.settings.own import NoSettings, Sampled
 from murmuration.strategies.settings.privacy import PrivacyConfig
-from murmuration.strategies.settings.report import ReportConfig
-from murmuration.strategies.settings.runtime import RuntimeConfig
+from murmuration.strategies.settings.runtime import ReportConfig, RuntimeConfig
 from murmuration.strategies.settings.sampling import (
     MOST_COHORT,
     SamplingConfig,
@@ -82,6 +81,11 @@ class Settings(
     def private(self) -> bool:
         """True for every strategy but one: the run has a privacy guarantee."""
         return self.strategy != "nonprivate"
+
+    @property
+    def trains_layers(self) -> bool:
+        """Return whether more than a linear head is trained."""
+        return bool(self.base) and self.train != "head"
 
     def cohort_of(self, registered: int) -> int:
         """The expected number of users in a round: as given, else by ``usual_cohort``.

@@ -1,4 +1,4 @@
-"""Settings of a run's output, and of waiting for its nodes."""
+"""Settings of a run's output, of waiting for its nodes, and of its report besides figures."""
 
 from dataclasses import dataclass
 
@@ -58,3 +58,24 @@ class RuntimeConfig:
         deployed=True,
         changeable=True,
     )
+
+
+#: Characters of a text.
+_MOST = 200
+
+
+def _is_line(text: str) -> bool:
+    """Return whether a text is one short line that a page can show."""
+    return len(text) <= _MOST and text.isprintable()
+
+
+_LINE = {"panel": OUTPUT, "good": _is_line, "expected": f"one line of at most {_MOST} characters"}
+
+
+@dataclass(frozen=True)
+class ReportConfig:
+    """State what a report says of a run beside its figures. All of it is public."""
+
+    dataset_name: str = setting("", "Name of the data set, for the report. Public.", **_LINE)
+    purpose: str = setting("", "Purpose of the training, for the report. Public.", **_LINE)
+    operator: str = setting("", "Who is responsible for the run, for the report. Public.", **_LINE)

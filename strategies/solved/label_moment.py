@@ -61,7 +61,7 @@ from murmuration.strategies.planning import RELEASED_ONCE, Planned
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.public_items import PublicItems
-from murmuration.strategies.settings.own.shared import Solved
+from murmuration.strategies.settings.own import Solved
 from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
     BuiltStrategy,

@@ -1,7 +1,7 @@
 """Objective perturbation: a random linear term in the likelihood, whose minimiser is released.
 
 Source: Chowdhury et al. 2024, Algorithm 2, Theorem 5.2; Kifer et al. 2012. What the noise must be
-is derived in ``privacy.mechanisms.objective_noise``.
+is derived in ``research.strategies.objective_noise``.
 
 A run protects labels (``replace-labels``), where the random term is one Gaussian release: nodes
 send Σ_u a_u · mean of x·(y − ½) over user u's judgements. The weight a_u is public: one over how
@@ -35,14 +35,13 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Public, Shown
 from murmuration.privacy.mechanisms.clipping import LabelClip, UserClip
-from murmuration.privacy.mechanisms.objective_noise import Calibration, LabelObjective
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.theorems import Mechanism, Unit, select
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import RELEASED_ONCE, Planned
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.own.objective_perturbation import ObjectiveSettings
+from murmuration.strategies.settings.own import Solved
 from murmuration.strategies.solved.label_moment import (
     bytes_with_items,
     max_judgements,
@@ -77,14 +76,8 @@ class ObjectivePlan(WholeCrowdPlan):
         return OBJECTIVE_PERTURBATION
 
     @classmethod
-    def for_epsilon(
-        cls, epsilon: float, *, calibration: Calibration = "analytic", **plan: Any
-    ) -> Self:
-        """The plan with the least noise that costs at most ``epsilon``, or with the paper's."""
-        if calibration == "paper":
-            # A label moves a user's vector by up to the length: two clip norms of half of it.
-            sigma = 2.0 * LabelObjective(epsilon, plan["delta"], 1.0, "paper").std
-            return cls(noise_multiplier=sigma, **plan)
+    def for_epsilon(cls, epsilon: float, **plan: Any) -> Self:
+        """The plan with the least noise that costs at most ``epsilon``."""
         return super().for_epsilon(epsilon, **{"rounds": 1, **plan})
 
     @property
@@ -197,12 +190,11 @@ class ObjectivePerturbation(SumStrategy):
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """A random linear term in the likelihood."""
-    config, own = context.config, context.config.of(ObjectiveSettings)
+    config, own = context.config, context.config.of(Solved)
     examples, sent = public_examples(context)
     check_pairs(examples)
     plan = ObjectivePlan.for_epsilon(
         config.epsilon,
-        calibration="paper" if own.calibration == "paper" else "analytic",
         users=context.users,
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
@@ -246,7 +238,7 @@ OBJECTIVE_PERTURBATION = Strategy(
             whole=True,
         )
     },
-    settings=ObjectiveSettings,
+    settings=Solved,
     theorems=select(Unit.LABELS, Mechanism.GAUSSIAN),
     rounds=(1,),
     solve=Planned(ObjectivePlan, free=RELEASED_ONCE, rounds=(1,)),

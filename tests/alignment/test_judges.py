@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from murmuration.alignment.comparisons.win_rate import wilson, wins, worth
 from murmuration.alignment.endpoints.judge import EndpointJudge
 from murmuration.alignment.judges import PopulationJudge, RewardJudge, judge_of
 from murmuration.preference.data.errors import InputError
@@ -12,7 +13,6 @@ from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.language.checkpoint import weights_digest
 from murmuration.preference.reward import RewardModel
 from murmuration.sims.population.population import Population
-from murmuration.sims.population.win_rate import wilson, wins, worth
 
 
 @pytest.fixture

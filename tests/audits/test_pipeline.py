@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from murmuration.audits import policy_pipeline
+from murmuration.audits.auditing import CONFIDENCE, Scores, Task, one_run_bound, threshold_bound
 from murmuration.audits.pipeline import (
     TARGETS,
     LinearRewards,
@@ -16,7 +17,6 @@ from murmuration.audits.pipeline import (
     run_canaries,
 )
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import CONFIDENCE, Scores, Task, one_run_bound, threshold_bound
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 

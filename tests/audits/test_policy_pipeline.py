@@ -6,6 +6,7 @@ import torch
 from scipy import stats
 
 from murmuration.audits import policy_pipeline
+from murmuration.audits.auditing import Task
 from murmuration.audits.pipeline import CLIP, one_run, run_canaries
 from murmuration.audits.policy_pipeline import (
     TARGETS,
@@ -19,7 +20,6 @@ from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.generation import Sampling
 from murmuration.preference.language.reward import save_language_model
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import Task
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from murmuration.audits import reader
+from murmuration.audits.auditing import Task
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.schema import PAIRS
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from murmuration.cli import main
-from murmuration.cli.about_data import declared_rows, located, row_parameters
-from murmuration.preference.data.errors import InputError
+from murmuration.cli.about_data import declared_rows, row_parameters
 from murmuration.preference.data.schema import Schema
 
 ROWS = [each.name for each in row_parameters()]
@@ -32,12 +31,3 @@ def test_rows_are_declared_alike_in_every_command(command):
     for each in names:
         assert options[each].opts == [f"--{each.replace('_', '-')}"]
         assert options[each].default is None
-
-
-def test_split_and_configuration_go_with_the_source():
-    assert located(None, None, None) is None
-    assert located("o/n", None, None) == "o/n"
-    assert located("o/n", "train_prefs", None) == "o/n#train_prefs"
-    assert located("o/n", "s", "c") == "o/n#c/s"
-    with pytest.raises(InputError, match="--split and --data-config are about --data"):
-        located(None, "s", None)

@@ -6,7 +6,7 @@ import pytest
 
 import murmuration.audits.report
 import murmuration.audits.targets
-from murmuration.privacy.auditing import Measured, Target
+from murmuration.audits.auditing import Measured, Target
 from murmuration.research.audits import faults
 
 KEYS = {"target", "adjacency", "epsilon_claimed", "epsilon_lower", "confidence", "trials"}

@@ -13,7 +13,7 @@ import pytest
 from walks import environment
 
 from murmuration.cli.commands import COMMANDS
-from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes import Runtime
 
 _DATA = "--data judgements.jsonl"
 _SMALL = f"{_DATA} --delta 1e-3 --rounds 2 --cohort 20"
@@ -85,8 +85,7 @@ ROWS = {
         after=("run",),
     ),
     "init: base": Row(
-        "murmuration init base --out base --architecture llama --exchanges 16 --epochs 1 "
-        "--width 32 --layers 1",
+        "murmuration init base --out base --architecture llama --exchanges 16 --epochs 1",
         "base/model.safetensors",
     ),
     "policies": Row(

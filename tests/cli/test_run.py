@@ -125,7 +125,6 @@ def test_every_option_reaches_its_setting(cli, executed, crowd, crowd_test, tmp_
         "optimizer": "adam",
         "learning_rate": 0.6,
         "momentum": 0.4,
-        "warmup": 0.1,
         "averaging": 0.5,
         "seed": 12,
     }
@@ -147,7 +146,7 @@ def test_every_option_is_a_setting_or_known_not_to_be_one():
     fields = {*SETTINGS}
     beside = {"config", "runtime", "users_per_node", "workers", "as_json"}
     beside |= {"cpus_per_worker", "gpus_per_worker"}
-    beside |= {"user_column", "split", "data_config"}  # short for --columns and --data
+    beside |= {"user_column"}  # short for --columns
     beside |= {"report_to"}  # about files that a run wrote
     assert options - beside == fields - {"min_nodes", "registration"}
 
@@ -493,14 +492,12 @@ def test_paths_become_absolute(cli, executed, crowd, crowd_test, monkeypatch):
 
 def test_what_is_said_of_the_data_becomes_settings(cli, executed, crowd, monkeypatch):
     monkeypatch.chdir(Path(crowd).parent)
-    cli("run", "--data", "o/n", "--split", "s", "--data-config", "c", "--user-column", "who")
-    cli("run", "--data", ".", "--split", "test", "--columns", "chosen=a", "--one-user-per-row")
+    cli("run", "--data", "o/n#c/s", "--user-column", "who")
+    cli("run", "--data", ".#test", "--columns", "chosen=a", "--one-user-per-row")
     first, second = executed[0][0], executed[1][0]
     assert (first.data, first.columns, first.one_user_per_row) == ("o/n#c/s", "user_id=who", False)
     assert second.data == f"{Path(crowd).parent}#test"
     assert (second.columns, second.schema.one_user_per_row) == ("chosen=a", True)
-    code, _, lines = cli("run", "--split", "train")
-    assert (code, lines) == (2, ["error: --split and --data-config are about --data: name it"])
 
 
 def test_resume_needs_a_place(cli):
@@ -599,7 +596,7 @@ def test_help_of_a_strategy_shows_what_it_can_use(cli, monkeypatch):
     for option in ("--sampling-probability", "--normalized", "--epsilon", "--runtime"):
         assert option in everything
         assert option in own
-    for option in ("--quantile", "--estimator", "--local-steps", "--retain"):
+    for option in ("--variant", "--estimator", "--local-steps", "--retain"):
         assert option in everything
         assert option not in own
     _, solved, _ = cli("run", "--strategy", "label-moment", "--help")
@@ -636,7 +633,7 @@ def test_the_config_of_a_run_sets_the_same_run(tmp_path, monkeypatch, given):
 def test_what_is_of_other_strategies_is_no_part_of_a_run():
     mine = settings({"strategy": "els", "group_size": 4, "out": "o"}).immutable_fields()
     assert "sampling_probability" in mine
-    assert not {"quantile", "estimator", "local_steps"} & set(mine)
+    assert not {"variant", "estimator", "local_steps"} & set(mine)
 
 
 @pytest.mark.parametrize("text", ['registration = "x"', "least-nodes = 3", "delta = 0"])

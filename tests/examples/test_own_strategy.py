@@ -84,8 +84,8 @@ def test_one_user_moves_the_sum_by_no_more_than_the_sensitivity(example):
 
 def test_everything_derives_from_it(example):
     assert RunConfig(strategy="sign-uls").rounds == 200
-    with pytest.raises(InputError, match="--quantile is for --strategy adaptive and aup, not sign"):
-        RunConfig(strategy="sign-uls").changed(quantile=0.5)
+    with pytest.raises(InputError, match="--variant is for --strategy aup, not sign"):
+        RunConfig(strategy="sign-uls").changed(variant="published")
     asked = PlanQuery(
         "sign-uls", users=400, cohort=40, rounds=30, delta=1e-5, noise_multiplier=20.0
     )

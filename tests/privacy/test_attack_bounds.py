@@ -23,8 +23,8 @@ from murmuration.privacy.accounting.events import (
     Unprotected,
 )
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.analytic_gaussian import delta_of
 from murmuration.privacy.attack_bounds import AttackBounds
+from murmuration.research.theory.analytic_gaussian import delta_of
 
 ADD, REPLACE, DELTA = Adjacency.ADD_REMOVE, Adjacency.REPLACE, 1e-5
 ULS = (PoissonGaussian(0.2, 4.0), 200)

@@ -5,9 +5,9 @@ import pytest
 
 from murmuration.ranking.board import fit_board
 from murmuration.ranking.bradley_terry import ELO_PER_UNIT
+from murmuration.ranking.intervals import difference_std
 from murmuration.ranking.layout import VoteLayout
 from murmuration.ranking.power import detectable_points, planned_power, voters_needed
-from murmuration.ranking.ranks import difference_std
 from murmuration.ranking.release import RankingRelease
 
 

@@ -19,8 +19,8 @@ from murmuration.client import secure
 from murmuration.privacy.mechanisms.discrete_gaussian import installed
 from murmuration.ranking.layout import VoteLayout
 from murmuration.ranking.release import RankingRelease
+from murmuration.sims.runtimes import Runtime
 from murmuration.sims.runtimes.execute import execute
-from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies.config import RunConfig
 
 pytestmark = [pytest.mark.usefixtures("quick_runs"), pytest.mark.filterwarnings("ignore")]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from murmuration.preference.choices import TASKS, WORDS, in_words
-from murmuration.reporting.facts import facts
+from murmuration.preference.choices import TASKS, in_words
+from murmuration.reporting.facts import facts, tenths
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -14,10 +14,6 @@ def test_every_task_has_its_words(make_result, task):
     assert ("judg" in words.rows) == (task != "text")
     assert told["next_tokens"] == (task in ("text", "sft"))
     assert told["writes"] == (task != "reward")
-
-
-def test_results_from_before_there_were_tasks(make_result):
-    assert facts(make_result())["words"] is WORDS["reward"]
 
 
 def test_sentences_are_about_what_users_have():
@@ -63,3 +59,15 @@ def test_how_the_standard_error_came_by_its_noise(make_result):
     noisy = facts({**exact, "heldout_noise": 0.0021})
     assert noisy["error_text"] == "2.5 points, 0.3 of them noise"
     assert facts({**exact, "epsilon": None})["error_text"] == "2.5 points"
+
+
+def test_ends_and_middle_are_named():
+    deciles = [0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.8, 0.9, 0.9, 1.0]
+    assert tenths({"deciles": deciles, "errors": [0.02, *9 * [0.0]]}) == (
+        "20.0 % ± 2.0 for the tenth of users whom it suits least, 75.0 % in the middle, "
+        "100.0 % for the tenth whom it suits best"
+    )
+
+
+def test_of_nothing_nothing_is_said():
+    assert tenths(None) == ""

@@ -2,7 +2,7 @@
 
 import math
 
-from murmuration.privacy.analytic_gaussian import delta_of
+from murmuration.research.theory.analytic_gaussian import delta_of
 
 
 def epsilon_of(noise: float, delta: float) -> float:

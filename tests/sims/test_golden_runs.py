@@ -20,8 +20,8 @@ import torch
 from murmuration.preference.reward import RewardModel
 from murmuration.reporting import run_end
 from murmuration.research.strategies.choice.lineage import commit
+from murmuration.sims.runtimes import Runtime
 from murmuration.sims.runtimes.execute import execute
-from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
 

@@ -13,7 +13,7 @@ from murmuration import rank
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.sims.population.population import Population, own_texts, write
-from murmuration.sims.runtimes.runtime import Runtime
+from murmuration.sims.runtimes import Runtime
 from murmuration.strategies.config import RunConfig
 
 SMALL = RunConfig(rounds=6, cohort=30, epsilon=8.0, delta=1e-3, seed=5)

@@ -428,14 +428,7 @@ def test_options_reach_the_plan(made, changes, strategy, plan):
     assert built.account
 
 
-def test_the_quantile_is_an_option_where_there_is_one(made):
-    for strategy in ("aup", "adaptive"):
-        assert made(strategy=strategy, quantile=0.6).strategy.plan.rule.quantile == 0.6
-        assert made(strategy=strategy).strategy.plan.rule.quantile == 0.15
-    with pytest.raises(InputError, match="--quantile is for --adaptation quantile"):
-        made(adaptation="above-threshold", quantile=0.6)
-    with pytest.raises(InputError, match="--quantile is for --strategy adaptive and aup"):
-        CONFIG.changed(strategy="uls", quantile=0.6)
+def test_another_adaptation_is_refused():
     with pytest.raises(InputError, match="--adaptation must be one of"):
         CONFIG.changed(adaptation="above")
 
@@ -530,7 +523,7 @@ def test_noise_of_many_cohorts_moves_the_radius_to_an_end(share):
 
 @pytest.mark.parametrize(
     ("rule", "message"),
-    [({"quantile": 0.0}, "--quantile"), ({"quantile": 1.0}, "--quantile"), ({"rate": 0.0}, "rate")],
+    [({"quantile": 0.0}, "quantile"), ({"quantile": 1.0}, "quantile"), ({"rate": 0.0}, "rate")],
 )
 def test_rules_that_lead_nowhere_are_refused(rule, message):
     with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""The server's optimizer: against torch, its schedule and default rate, and exact restoring."""
+"""The server's optimizer: against torch, its schedule, and exact restoring."""
 
 import math
 
@@ -12,13 +12,11 @@ from safetensors.numpy import load, save
 from murmuration.preference.choices import OPTIMIZERS
 from murmuration.strategies.aup.schedule import Phase
 from murmuration.strategies.optimizers import (
-    NOISE_LOGITS,
     OptimizerSettings,
     PhasedSettings,
     PhasedSgd,
     ServerOptimizer,
     SolvedModel,
-    noise_limited_rate,
 )
 
 
@@ -79,23 +77,6 @@ def test_schedule():
 def test_schedule_is_positive_and_at_most_one(rounds, warmup):
     config = settings(rounds=rounds, warmup=warmup)
     assert all(0 < config.factor(t) <= 1 for t in (1, rounds // 2 + 1, rounds))
-
-
-def test_noise_limited_rate_lets_noise_add_up_to_a_fraction_of_a_logit():
-    config, noise = settings(rounds=150, momentum=0.0, averaging=0.0), 0.02
-    rate = noise_limited_rate(noise, config, ceiling=1e9)
-    runs = 4000  # coordinates are independent runs of one direction
-    optimizer = ServerOptimizer(settings(rounds=150, momentum=0.0, rate=rate), np.zeros(runs))
-    generator = np.random.default_rng(0)
-    run(optimizer, noise * generator.normal(size=(150, runs)))
-    spread = float(optimizer.theta.std())
-    assert spread == pytest.approx(NOISE_LOGITS, rel=6 / math.sqrt(2 * runs))
-
-
-def test_noise_limited_rate_has_a_ceiling():
-    assert noise_limited_rate(0.0, settings(), 7.0) == 7.0
-    assert noise_limited_rate(1e-9, settings(), 7.0) == 7.0
-    assert noise_limited_rate(2.0, settings(), 7.0) == noise_limited_rate(1.0, settings(), 7.0) / 2
 
 
 @pytest.mark.parametrize(("averaging", "last"), [(0.25, 3), (1.0, 12), (0.5, 6)])
@@ -170,13 +151,6 @@ def test_going_back_to_before_the_average_and_what_is_restored_is_its_own(kind):
 def test_settings_are_checked(changes, message):
     with pytest.raises(ValueError, match=message):
         settings(**changes)
-
-
-def test_default_rate_of_an_optimizer_that_divides_by_the_gradients_scale():
-    config = settings("adam", rounds=100)
-    rates = {noise_limited_rate(noise, config, 100.0) for noise in (1e-6, 0.1, 30.0)}
-    assert len(rates) == 1
-    assert rates.pop() < 0.1
 
 
 PHASES = (Phase(10, 5, 2, 0.5, 1.0), Phase(20, 5, 3, 0.25, 1.0))

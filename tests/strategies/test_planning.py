@@ -14,9 +14,9 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
-from murmuration.privacy.analytic_gaussian import calibrate_noise
 from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.continual.toeplitz import Workload
+from murmuration.research.theory.analytic_gaussian import calibrate_noise
 from murmuration.strategies import registry
 from murmuration.strategies.adaptive import (
     DEFAULT_QUANTILE,
@@ -26,8 +26,7 @@ from murmuration.strategies.adaptive import (
 )
 from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer, workload
 from murmuration.strategies.planning import PlanQuery, largest
-from murmuration.strategies.settings.own.aup import AupSettings
-from murmuration.strategies.settings.own.uls import UlsSettings
+from murmuration.strategies.settings.own import AupSettings, UlsSettings
 
 WHOLE = {
     "users": 400,

@@ -11,13 +11,12 @@ import pytest
 
 from murmuration import InputError, tune
 from murmuration.privacy.accounting.ledger import read_charges
-from murmuration.privacy.selection import calibration
+from murmuration.sims.runtimes import Runtime
 from murmuration.sims.runtimes import execute as execution
-from murmuration.sims.runtimes.runtime import Runtime
 from murmuration.sims.runtimes.sweep import Failed
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import Reason, RunAborted
-from murmuration.tuning import candidates
+from murmuration.tuning import calibration, candidates
 from murmuration.tuning.candidates import CandidateFailed
 
 SMALL: dict[str, Any] = {

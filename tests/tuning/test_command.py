@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from murmuration.privacy.selection import calibration
+from murmuration.tuning import calibration
 
 
 @pytest.mark.usefixtures("quick_runs")

@@ -12,12 +12,12 @@ from murmuration import InputError, Run, train, tune
 from murmuration.api.ledgers import all_runs
 from murmuration.privacy.accounting.ledger import read_account, read_charges
 from murmuration.privacy.accounting.terms import Caveat
-from murmuration.privacy.selection import calibration
 from murmuration.privacy.selection.random_stopping import CandidateCost, RandomStopping
 from murmuration.server.lineage import lineage_of_saved
 from murmuration.sims.runtimes import execute as execution
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import Reason, RunAborted
+from murmuration.tuning import calibration
 from murmuration.tuning import candidates as search_candidates
 from murmuration.tuning.candidates import CandidateFailed
 from murmuration.tuning.search import caveats_of

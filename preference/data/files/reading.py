@@ -5,7 +5,8 @@ Decisions:
   about a row can be found with an editor. Parquet, Arrow and arrays count rows instead.
 - A folder is all its files of known kinds in the order of their names, whatever the others are
   called; users may span files. Shards of one split are read where the split is named.
-- A `.json` file may be one object, of columns or a row (`preference.data.files.json_objects`).
+- A `.json` file may be one object: columns as pandas writes them by default, or a row. Which of
+  these it is follows from the object's own shape, and from no row in it.
 - Whole files that cannot be read (missing, truncated, not of the kind their name says) are refused:
   setting aside is for rows. Of a folder at a node (``isolate``) only they are left out: where each
   user has a file, a broken one is that user's zero.
@@ -25,7 +26,7 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
@@ -33,14 +34,13 @@ from typing import IO, Any, cast
 from murmuration.preference.data.columns import KNOWN_COLUMNS, USER_COLUMNS, top_of
 from murmuration.preference.data.errors import BadRow, InputError, RowsError, first_line
 from murmuration.preference.data.files.columnar import ColumnarReader, FileBudget, NotReadable
-from murmuration.preference.data.files.json_objects import rows_of_object
 from murmuration.preference.data.formats.format import Format
 from murmuration.preference.data.sources import (
-    KINDS,
+    FILE_KINDS,
     READERS,
     Placed,
+    RawRow,
     Reader,
-    Row,
     SourceFile,
     files_named,
     known_kinds,
@@ -59,6 +59,10 @@ Wanted = Collection[str] | None
 
 _TOO_MANY = "too many for its size"
 _LARGEST_OBJECT = 2**30  # bytes of a file that is one object, where it is not packed
+_WRITE = (
+    "write an array of rows, or one row a line, as pandas does with "
+    "to_json(FILE, orient='records', lines=True)"
+)
 _PART_BYTES = 64  # of memory, that a value of JSON takes at least
 
 
@@ -107,12 +111,12 @@ def _rows_of_file(
     user: str,
     isolate: bool,
     columnar: ColumnarReader,
-) -> Iterator[tuple[int, Row]]:
+) -> Iterator[tuple[int, RawRow]]:
     path, kind = file.path, file.kind
     if kind is None:
         raise InputError(f"{path}: not a kind of file that can be read; known are {known_kinds()}")
     try:
-        reader = None if kind in KINDS else READERS.load(kind.removeprefix("."))
+        reader = None if kind in FILE_KINDS else READERS.load(kind.removeprefix("."))
     except ExtensionError as error:
         raise InputError(f"{path}: {error}") from None
     if isinstance(reader, Format):
@@ -160,7 +164,7 @@ def _not_isolated(kind: str, reader: Reader | None) -> str:
     }.get(kind, "")
 
 
-def _read_by(reader: Reader, file: IO[bytes], path: Path) -> Iterator[tuple[int, Row]]:
+def _read_by(reader: Reader, file: IO[bytes], path: Path) -> Iterator[tuple[int, RawRow]]:
     """The rows that another package's reader yields; InputError for whatever it raises."""
     try:
         for pair in reader.rows(file):
@@ -178,7 +182,7 @@ def _read_by(reader: Reader, file: IO[bytes], path: Path) -> Iterator[tuple[int,
         ) from error
 
 
-def _jsonl(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
+def _jsonl(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, RawRow]]:
     for number, line in enumerate(_lines(stream, most), start=1):
         line = line.removeprefix(codecs.BOM_UTF8)  # of any line: none is read by its place
         if not line.strip():
@@ -199,7 +203,7 @@ def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _decoder = json.JSONDecoder(object_pairs_hook=_named_once)
 
 
-def _row_of(line: bytes) -> Row:
+def _row_of(line: bytes) -> RawRow:
     # Undecodable bytes become lone surrogates, which are refused with the cell they are in.
     text = line.decode(errors="surrogateescape")
     try:
@@ -256,7 +260,7 @@ def _parts(text: bytes) -> int:
     return sum(map(text.count, (b",", b"[", b"{")))
 
 
-def _json(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
+def _json(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, RawRow]]:
     """An array of rows or an object that holds them, which are held as a whole, or lines as in
     JSONL."""
     first = stream.read(1)
@@ -270,10 +274,10 @@ def _json(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
             yield from _jsonl(stream, most)
             return
         try:
-            rows = rows_of_object(whole, KNOWN)
+            rows = _rows_of_object(whole, KNOWN)
         except ValueError as error:
             raise NotReadable(f"not readable as JSON: {error}") from error
-        yield from cast(Iterable[tuple[int, Row]], enumerate(rows, start=1))
+        yield from cast(Iterable[tuple[int, RawRow]], enumerate(rows, start=1))
         return
     text = stream.read(-1 if most is None else most + 1)
     _check_size(len(text) if most is None else max(len(text), _PART_BYTES * _parts(text)), most)
@@ -322,7 +326,7 @@ def _is_object(line: bytes) -> bool:
 _SEPARATOR_LINE = re.compile(rb"sep=([,;\t|])\s*", re.IGNORECASE)
 
 
-def _csv(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
+def _csv(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, RawRow]]:
     """Rows under a header, whose separators are those of the whole file: commas, or, if there are
     none in it, semicolons or tabs. Excel may write in a line before it which they are.
 
@@ -387,3 +391,30 @@ def _separator(header: bytes) -> str:
 
 
 _READERS = {".jsonl": _jsonl, ".csv": _csv, ".json": _json}
+
+
+def _rows_of_object(whole: Mapping[str, object], columns: Set[str]) -> list[object]:
+    """Return the rows of a file that is one object.
+
+    Those of columns are by their numbers, `{"user_id": {"0": cell, …}, …}`; any other object is a
+    row.
+
+    Args:
+        whole: the object.
+        columns: names that columns may have.
+
+    Raises:
+        ValueError: it holds a list, and has none of these names; or its columns have no numbers.
+    """
+    cells_of = {name: cells for name, cells in whole.items() if isinstance(cells, Mapping)}
+    if len(cells_of) < len(whole):
+        if columns.isdisjoint(whole) and any(isinstance(cell, list) for cell in whole.values()):
+            raise ValueError(f"it is one object with a list, and no row: {_WRITE}")
+        return [whole]
+    numbers = dict.fromkeys(number for cells in cells_of.values() for number in cells)
+    if not all(map(str.isdecimal, numbers)):
+        raise ValueError(f"it is one object of objects without numbers for rows: {_WRITE}")
+    return [
+        {name: cells[number] for name, cells in cells_of.items() if number in cells}
+        for number in numbers
+    ]

@@ -36,7 +36,7 @@ from murmuration.preference.data.formats.format import (
     WholeSource,
 )
 from murmuration.preference.data.formats.marks import TakenOut, without_marked
-from murmuration.preference.data.sources import Placed, Row
+from murmuration.preference.data.sources import Placed, RawRow
 from murmuration.preference.data.user_ids import user_cell
 
 _Made = TypeVar("_Made")
@@ -168,7 +168,7 @@ class Formatted:
                 who = row.get(self.user_column) if self.user_column else who
                 yield place, number, self._answer(reads, shown, who, answer)
 
-    def _answer(self, reads: SharedRecords, shown: object, who: object, answer: object) -> Row:
+    def _answer(self, reads: SharedRecords, shown: object, who: object, answer: object) -> RawRow:
         """The row of one annotator's answer to a record, or the reason why it cannot be read."""
         user = None
         try:
@@ -286,14 +286,14 @@ class Formatted:
         kind = type(error).__name__
         return BadRow(f"a cell that --format {self.form.name} cannot read ({kind})")
 
-    def _with_category(self, original: Cells, row: Row) -> Row:
+    def _with_category(self, original: Cells, row: RawRow) -> RawRow:
         if not self.category_column or isinstance(row, BadRow):
             return row
         if self.category_column not in original:
             return self._lacking([self.category_column])
         return {**row, "prompt": original[self.category_column]}
 
-    def _with_user(self, original: Cells, row: Row) -> Row:
+    def _with_user(self, original: Cells, row: RawRow) -> RawRow:
         """The row with its user, read from the original row; also a bad row."""
         if self.alone or (
             not isinstance(row, BadRow) and "user_id" in row and not self.user_column

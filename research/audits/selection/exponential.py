@@ -12,8 +12,8 @@ from functools import partial
 
 import numpy as np
 
+from murmuration.audits.auditing import Measured, Target, Task
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.auditing import Measured, Target, Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.audits.trials import both_sides
 from murmuration.research.strategies.choice.exponential_mechanism import (
@@ -80,7 +80,7 @@ def audit_choice(
     result = both_sides(task, one)
     if any(ledger.charges[0].event != claimed for ledger in result.ledgers):
         raise AssertionError("the ledger was charged something else")
-    return Measured.of(result.scores, task.epsilon, task, delta=0.0)
+    return Measured.from_scores(result.scores, task.epsilon, task, delta=0.0)
 
 
 _USER = Target(

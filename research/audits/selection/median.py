@@ -9,8 +9,8 @@ Legend: N trials, J buckets.
 
 import numpy as np
 
+from murmuration.audits.auditing import Measured, Scores, Target, Task, derived, scratch_ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import Measured, Scores, Target, Task, derived, scratch_ledger
 from murmuration.privacy.mechanisms.median import GRID, histogram, probabilities, release_median
 from murmuration.privacy.mechanisms.randomness import Randomness
 
@@ -38,7 +38,7 @@ def audit_median(task: Task) -> Measured:
         source = task.side(bool(second))
         trials = (derived(source, "median", trial) for trial in range(task.trials))
         result.append(np.array([ratio[_choice(task, users_J, trial)] for trial in trials]))
-    return Measured.of(Scores(*result), task.epsilon, task, delta=0.0)
+    return Measured.from_scores(Scores(*result), task.epsilon, task, delta=0.0)
 
 
 def _choice(task: Task, users_J: np.ndarray, source: Randomness) -> int:

@@ -15,10 +15,10 @@ from functools import partial
 
 import numpy as np
 
+from murmuration.audits.auditing import DELTA, Measured, Target, Task
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import DELTA, Measured, Target, Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.selection.random_stopping import CandidateCost, RandomStopping
 from murmuration.privacy.selection.stopping_time import StoppingTime
@@ -79,7 +79,7 @@ def audit_stopping(
         return ratio_O[best_N]
 
     result = both_sides(task, one)
-    return Measured.of(result.scores, result.claimed, task, delta=DELTA)
+    return Measured.from_scores(result.scores, result.claimed, task, delta=DELTA)
 
 
 _ADJACENCIES = frozenset({Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT})

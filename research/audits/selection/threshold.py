@@ -14,9 +14,9 @@ from functools import partial
 import numpy as np
 from scipy import stats
 
+from murmuration.audits.auditing import Measured, Target, Task
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import Measured, Target, Task
 from murmuration.privacy.mechanisms.above_threshold import AboveThreshold
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.audits.trials import both_sides
@@ -84,7 +84,7 @@ def audit_threshold(task: Task, *, monotone: bool = False, apart: float = 1.0) -
     result = both_sides(task, one)
     if any(ledger.charges[0].event != mechanism.event for ledger in result.ledgers):
         raise AssertionError("the ledger was charged something else")
-    return Measured.of(result.scores, mechanism.event.epsilon, task, delta=0.0)
+    return Measured.from_scores(result.scores, mechanism.event.epsilon, task, delta=0.0)
 
 
 _PLAIN = Target(

@@ -20,8 +20,8 @@ from scipy.stats import chi2
 
 from murmuration.preference.estimation.debiased import fit
 from murmuration.preference.estimation.randomized_labels import RandomizedLabels
-from murmuration.privacy.mechanisms.objective_noise import LabelObjective
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
+from murmuration.research.strategies.objective_noise import LabelObjective
 from murmuration.research.theory.policies import ConfidenceSet
 
 #: ‖θ*‖, known to the estimators, as B of the papers.

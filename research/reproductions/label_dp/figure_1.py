@@ -41,10 +41,10 @@ from matplotlib.figure import Figure
 from murmuration.preference.estimation.debiased import fit
 from murmuration.preference.estimation.projected_sgd import PUBLISHED, one_pass
 from murmuration.preference.estimation.randomized_labels import RandomizedLabels
-from murmuration.privacy.mechanisms.objective_noise import LabelObjective
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.research.reproductions.entry import Rows, distinct, in_processes, tracked, where
 from murmuration.research.reproductions.plots import Style, against_n
+from murmuration.research.strategies.objective_noise import LabelObjective
 
 DELTA = 1e-3
 SIZES = (1000, 2000, 4000, 6000, 8000, 10_000)

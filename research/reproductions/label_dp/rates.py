@@ -30,11 +30,11 @@ from matplotlib.figure import Figure
 from murmuration.preference.estimation.debiased import fit
 from murmuration.preference.estimation.projected_sgd import Steps, one_pass
 from murmuration.preference.estimation.randomized_labels import RandomizedLabels
-from murmuration.privacy.mechanisms.objective_noise import LabelObjective
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.research.reproductions.entry import Rows, in_processes, tracked, where
 from murmuration.research.reproductions.plots import bound, legend_below, line, logarithmic
 from murmuration.research.reproductions.slopes import Slope
+from murmuration.research.strategies.objective_noise import LabelObjective
 
 BALL, NORM, DELTA = 1.0, 0.5, 1e-5
 #: γ of Assumption 2.1 where ‖φ‖ ≤ 1, ‖θ‖ ≤ B: logits are at most 2.

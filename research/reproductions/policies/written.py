@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from murmuration.alignment.comparisons.win_rate import wins, worth
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
@@ -22,7 +23,6 @@ from murmuration.preference.language.policy_fit import PolicyFit
 from murmuration.research.reproductions.entry import Rows
 from murmuration.research.reproductions.policies.reference import SHAPE
 from murmuration.sims.population.population import Weights
-from murmuration.sims.population.win_rate import wins, worth
 
 #: What of it is fitted: of the directions that a loss pulls in, those of the last layer have most
 #: in common between judgements (`docs/research/policies.md`).

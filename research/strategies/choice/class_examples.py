@@ -31,11 +31,10 @@ import torch
 from murmuration.preference.accuracy import Accuracy, accuracy_by, float32_of
 from murmuration.preference.base_names import last_name
 from murmuration.preference.choices import Kind
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, first_line
 from murmuration.preference.data.judgements import LeftOut
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.schema import Schema
-from murmuration.preference.data.sources import first_line
 from murmuration.preference.kinds.model import Examples
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import NOTHING, BaseSettings

@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.sources import first_line
+from murmuration.preference.data.errors import InputError, first_line
 
 KIND, FORMAT = "policy-class", "murmuration-policy-class-1"
 #: Between the name of a class's file and its digest, where both are said.

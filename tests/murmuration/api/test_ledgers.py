@@ -129,7 +129,7 @@ def test_what_is_no_run_is_none(run, runs):
     _, first = run("a")
     for name, text in (
         ("bert/config.json", '{"model_type": "bert"}'),
-        ("align/config.json", '{"reward_digest": "a"}'),
+        ("align/config.json", '{"format": "murmuration-aligned-1"}'),
         ("align/metrics.jsonl", ""),
         ("winrate/result.json", '{"models": []}'),
     ):

@@ -11,7 +11,7 @@ import pytest
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import load_judgements
-from murmuration.preference.data.sources import Named, absolute, parse_source, with_parts
+from murmuration.preference.data.sources import Named, absolute, parse_source
 
 datasets = pytest.importorskip("datasets")
 
@@ -46,7 +46,7 @@ def saved(tmp_path):
 def test_a_saved_data_set(saved):
     assert users(saved / "train") == ("a", "b", "c")
     assert users(f"{saved}#test") == ("d",)
-    assert "which split? there are: train, test; name one with --split" in refusal(saved)
+    assert "which split? there are: train, test; name one, as in NAME#SPLIT" in refusal(saved)
     assert "no split 'dev'; there are: train, test" in refusal(f"{saved}#dev")
 
 
@@ -167,10 +167,6 @@ def test_the_parts_of_a_source(tmp_path, monkeypatch):
     assert parse_source("o/n#s") == Named("o/n", "s")
     assert parse_source("o/n#c/s") == Named("o/n", "s", "c")
     assert parse_source("o/n#c/") == Named("o/n", "", "c")
-    assert with_parts("o/n", "s", "c") == "o/n#c/s"
-    assert with_parts("o/n#s", "s", "") == "o/n#s"
-    with pytest.raises(InputError, match="--split t: o/n#s names 's' already"):
-        with_parts("o/n#s", "t", "")
     with pytest.raises(InputError, match="write NAME#SPLIT"):
         parse_source("o/n#")
     (tmp_path / "x#y.jsonl").write_text(json.dumps(rows("a")[0]))

@@ -3,8 +3,8 @@ import socket
 import pytest
 
 from murmuration.preference.data import sources
+from murmuration.preference.data.errors import first_line
 from murmuration.preference.data.sources import (
-    first_line,
     hub_is_reachable,
     is_hub_name,
     looks_like_path,

@@ -243,15 +243,6 @@ def test_without_a_bound_the_debiased_loss_falls_for_ever():
     assert 1 / (1 + math.exp(-theta)) + theta / 2 == pytest.approx(3.0, abs=1e-6)
 
 
-def test_sum_zero():
-    _, _, labels = pairs(500, 2.0)
-    found = fit(labels, ball=2.0, sum_zero=True)
-    assert found.theta_D.sum().abs() < 1e-9
-    off_D = gradient(labels, found.theta_D, "debiased")
-    if not found.on_sphere:
-        assert torch.allclose(off_D - off_D.mean(), torch.zeros(3).double(), atol=1e-4)
-
-
 def test_a_linear_term_is_added():
     _, clean, _ = pairs(500, 2.0)
     tilt_D = torch.tensor([5.0, -3.0, 1.0]).double()

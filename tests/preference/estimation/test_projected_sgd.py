@@ -84,11 +84,10 @@ def test_prefixes_and_problems_are_what_they_would_be_alone():
 
 
 @pytest.mark.parametrize("steps", [DECAYING, PUBLISHED])
-def test_it_stays_in_the_ball_and_in_the_plane(steps):
+def test_it_stays_in_the_ball(steps):
     _, labels = random_pairs(300, 0.1)
-    found_D = one_pass(labels, ball=0.4, steps=steps, sum_zero=True)[0]
+    found_D = one_pass(labels, ball=0.4, steps=steps)[0]
     assert found_D.norm() <= 0.4 * (1 + 1e-12)
-    assert found_D.sum().abs() < 1e-12
 
 
 def test_decaying_steps_come_close_and_the_published_ones_do_not():

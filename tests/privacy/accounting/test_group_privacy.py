@@ -14,7 +14,7 @@ from murmuration.privacy.accounting.events import (
 )
 from murmuration.privacy.accounting.group_privacy import group_epsilon
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.analytic_gaussian import delta_of
+from murmuration.research.theory.analytic_gaussian import delta_of
 
 COARSE = 1e-3
 

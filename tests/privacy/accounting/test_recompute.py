@@ -137,8 +137,8 @@ def test_examples_have_no_guarantee_where_they_are_replaced():
 
 def test_the_rule_for_hold_outs_is_the_one_that_is_charged():
     """Written out as the script words it, with a Gaussian's closed form as the training's delta."""
-    from murmuration.privacy.analytic_gaussian import delta_of
     from murmuration.privacy.mechanisms.hold_out import mixed_delta
+    from murmuration.research.theory.analytic_gaussian import delta_of
 
     h, held, target = 0.2, 0.5, 1.0
     a, into, back = math.exp(target), 0.0, 0.0

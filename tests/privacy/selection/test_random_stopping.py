@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from murmuration.audits.auditing import Task
 from murmuration.privacy.accounting import accountant, events
 from murmuration.privacy.accounting.events import HoldOut, MixtureGaussian, PoissonGaussian, PureDp
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.selection import renyi
 from murmuration.privacy.selection.random_stopping import (

@@ -12,8 +12,8 @@ from murmuration.privacy.accounting.accountant import epsilon
 from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.events import PoissonGaussian, PureDp
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.analytic_gaussian import delta_of as gaussian_delta
 from murmuration.privacy.selection import renyi
+from murmuration.research.theory.analytic_gaussian import delta_of as gaussian_delta
 
 INTERVAL = 1e-4
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from murmuration.audits.auditing import Task
 from murmuration.audits.pipeline import log_ratio as sampled_ratio
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.audits.els import TARGETS, audit_examples, log_ratio
 

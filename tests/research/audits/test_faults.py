@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from murmuration.privacy.auditing import Task
+from murmuration.audits.auditing import Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.audits.faults import FAULTS
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from murmuration.audits.auditing import DELTA, Task, threshold_bound
 from murmuration.audits.pipeline import log_ratio
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.accountant import noise_multiplier_for
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency, Unsupported
-from murmuration.privacy.auditing import DELTA, Task, threshold_bound
 from murmuration.privacy.mechanisms.discrete_gaussian import installed
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum, JointSum
 from murmuration.privacy.mechanisms.randomness import Randomness

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from murmuration.audits.auditing import Task, threshold_bound
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import Task, threshold_bound
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.audits.labels import TARGETS, audit_user, label_scores

@@ -2,8 +2,8 @@
 
 import pytest
 
+from murmuration.audits.auditing import Task
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.audits.faults import FAULTS
 from murmuration.research.audits.survey import audit_survey, one_answer

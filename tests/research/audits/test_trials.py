@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from murmuration.audits.auditing import Task
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.audits.trials import both_sides
 

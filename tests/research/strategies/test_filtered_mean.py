@@ -15,7 +15,6 @@ from murmuration.privacy.accounting import accountant, events
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.analytic_gaussian import delta_of
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.research.strategies.filtered_mean import (
@@ -28,6 +27,7 @@ from murmuration.research.strategies.filtered_mean import (
     there,
     weighted_mean,
 )
+from murmuration.research.theory.analytic_gaussian import delta_of
 from murmuration.strategies.aup.published import (
     concentration_score,
     degrees,

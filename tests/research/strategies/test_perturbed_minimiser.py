@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from murmuration.privacy.adjacency import Adjacency, Unsupported
-from murmuration.privacy.mechanisms.objective_noise import FullObjective, LabelObjective
 from murmuration.research.reproductions.btl import Population
 from murmuration.research.strategies import perturbed_minimiser as module
+from murmuration.research.strategies.objective_noise import FullObjective, LabelObjective
 from murmuration.research.strategies.perturbed_minimiser import perturbed_minimiser
 
 TERMS = {"epsilon": 1.0, "delta": 1e-5, "length": 2.0}

@@ -13,7 +13,7 @@ from local_runs import LORA, run
 from murmuration import RewardModel
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.likelihood import load_scorer
-from murmuration.reporting.sharing.export import Sharing, export
+from murmuration.reporting.export import Sharing, export
 
 pytestmark = [pytest.mark.usefixtures("quick_runs"), pytest.mark.settings(**LORA)]
 

@@ -54,7 +54,7 @@ def test_an_occupied_folder_is_refused(made):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"width": 0}, "--width"),
+        ({"epochs": 0}, "epochs must be"),
         ({"width": 17}, "multiple of"),
         ({"kind": "bert"}, "--architecture"),
         ({"rate": 0.0}, "--learning-rate"),
@@ -82,7 +82,7 @@ def test_of_another_kind(tmp_path):
 
 def test_the_command(cli, tmp_path):
     code, out, _ = cli(
-        "init", "base", "--out", tmp_path / "b", "--width", 16, "--layers", 1, "--exchanges", 10,
+        "init", "base", "--out", tmp_path / "b", "--exchanges", 10,
         "--epochs", 1, "--json",
     )  # fmt: skip
     assert code == 0

@@ -15,12 +15,12 @@ from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry, sums, uls
 from murmuration.strategies.base import Participants
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.optimizers import noise_limited_rate
 from murmuration.strategies.protocol.messages import RegistryEntry
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 from murmuration.strategies.protocol.users import Registry
 from murmuration.strategies.registry import build, named
 from murmuration.strategies.spec import RunContext
+from murmuration.strategies.step_size import noise_limited_rate
 from murmuration.strategies.uls import NonPrivate, Uls
 
 CONFIG = RunConfig(epsilon=0.5, delta=1e-3, rounds=4, cohort=20)
@@ -97,10 +97,10 @@ def test_a_policy_s_step_is_shorter_where_nothing_holds_it(made, loss, longest):
 
 def test_optimizer_options_reach_the_optimizer(made):
     settings = made(
-        optimizer="adam", learning_rate=0.7, momentum=0.5, warmup=0.2, averaging=0.0
+        optimizer="adam", learning_rate=0.7, momentum=0.5, averaging=0.0
     ).strategy.optimizer.settings
-    assert (settings.kind, settings.rate, settings.momentum) == ("adam", 0.7, 0.5)
-    assert (settings.warmup, settings.averaging) == (0.2, 0.0)
+    assert (settings.kind, settings.rate) == ("adam", 0.7)
+    assert (settings.momentum, settings.averaging) == (0.5, 0.0)
 
 
 def test_a_nominal_number_of_users_counts_instead_of_the_registry(made):

@@ -19,8 +19,8 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded, read_charges
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.analytic_gaussian import calibrate_noise
 from murmuration.research.reproductions.btl import Population, without_labels
+from murmuration.research.theory.analytic_gaussian import calibrate_noise
 from murmuration.server import training
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
@@ -431,8 +431,6 @@ def test_options_reach_the_solver(run):
     assert np.linalg.norm(theta_D) < 1e-3
     result, _ = run(strategy="label-moment", clip_norm=0.3)
     assert result["clip_norm"] == 0.3
-    result, _ = run(strategy="objective-perturbation", calibration="paper")
-    assert result["epsilon"] < 2.9
     result, _ = run(strategy="objective-perturbation", clip_norm=0.5)
     assert result["clip_norm"] == 0.25
 
@@ -449,7 +447,7 @@ def test_options_reach_the_solver(run):
         ({"group_size": 4}, "--group-size has no meaning"),
         ({"optimizer": "adam"}, "--optimizer has no meaning"),
         ({"retain": 4}, "--retain is for"),
-        ({"calibration": "paper"}, "--calibration is for"),
+        ({"estimator": "mle"}, "--estimator is for"),
         ({"strategy": "objective-perturbation", "rounds": 2}, "not 2"),
         ({"strategy": "uls", "ridge": 1.0}, "--ridge is for"),
         ({"strategy": "uls", "max_norm": 1.0}, "--max-norm is for"),

@@ -1,6 +1,5 @@
 """Objective perturbation in a federation: the plan, the node half, the noise, the whole."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +11,8 @@ from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.analytic_gaussian import calibrate_noise
 from murmuration.research.reproductions.btl import Population, without_labels
+from murmuration.research.theory.analytic_gaussian import calibrate_noise
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.solved import objective_perturbation
@@ -32,12 +31,6 @@ def test_the_plan_is_a_gaussian_of_sensitivity_length():
     assert made.charges == {PoissonGaussian(1.0, made.noise_multiplier): 1}
     assert 0.999 < made.epsilon() <= 1.0
     assert ObjectivePlan.for_epsilon(1.0, **PLAN).clip.norm == 0.5
-
-
-def test_the_papers_noise_is_more_than_needed_and_the_ledger_says_so():
-    made = ObjectivePlan.for_epsilon(1.0, calibration="paper", **PLAN)
-    assert made.std == pytest.approx(math.sqrt(2 * math.log(2e5) + 1))
-    assert 0.6 < made.epsilon() < 0.8
 
 
 def test_a_plan_for_nobody_is_refused():

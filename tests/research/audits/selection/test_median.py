@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from murmuration.audits.auditing import Task
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import Task
 from murmuration.privacy.mechanisms.median import GRID, probabilities
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.audits.selection.median import TARGETS, audit_median, neighbours

@@ -24,8 +24,7 @@ from murmuration.research.reproductions.alignment.rewards import (
     People,
     Sizes,
 )
-from murmuration.strategies.settings.own.aup import AupSettings
-from murmuration.strategies.settings.own.els import ElsSettings
+from murmuration.strategies.settings.own import AupSettings, ElsSettings
 
 
 @pytest.fixture(scope="module")

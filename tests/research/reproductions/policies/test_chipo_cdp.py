@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import special
 
+from murmuration.audits.auditing import scratch_ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import scratch_ledger
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.reproductions.policies import chipo_cdp
 from murmuration.research.reproductions.policies.chipo_cdp import KINDS, MOST, POLICIES, R_MAX

@@ -5,7 +5,7 @@ import pytest
 
 from murmuration.research.reproductions.uls import median_rule, personal
 from murmuration.research.reproductions.uls.median_rule import MEDIAN, Sizes, Users
-from murmuration.strategies.settings.own.els import ElsSettings
+from murmuration.strategies.settings.own import ElsSettings
 
 SMALL = Sizes(users=60, test_users=40, dimension=3, rounds=6, batch=50)
 TRUTH_D = np.array([2.0, 0.0, 0.0])

@@ -5,7 +5,7 @@ import pytest
 
 from murmuration.research.reproductions.uls import personal
 from murmuration.research.reproductions.uls.personal import ELS, NONE, ULS, Crowd, Sizes
-from murmuration.strategies.settings.own.els import ElsSettings
+from murmuration.strategies.settings.own import ElsSettings
 
 SMALL = Sizes(users=60, each=8, dimension=3, rounds=6, cohort=20, test_users=40)
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from murmuration.audits.auditing import scratch_ledger
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PureDp, Unprotected
 from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import scratch_ledger
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.strategies.choice.exponential_mechanism import (
     STEPS,

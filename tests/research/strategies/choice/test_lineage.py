@@ -177,7 +177,7 @@ def test_another_class_is_no_resumed_run(four_policies, choice_config, broken_of
     file = Path(choice_config.own.policies)
     file.unlink()
     commit(file, [str(folder) for folder in four_policies[:3]], public=True)
-    with pytest.raises(InputError, match="--resume with other models"):
+    with pytest.raises(InputError, match=r"the base has models .* and the run was begun with"):
         run(replace(choice_config, resume=True))
 
 

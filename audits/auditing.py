@@ -10,9 +10,11 @@ Legend: N trials.
 import contextlib
 import math
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import optimize, special, stats
@@ -350,7 +352,7 @@ class Measured:
     fit: float | None = None
 
     @classmethod
-    def of(
+    def from_scores(
         cls, scores: Scores, claimed: float, task: Task, *, delta: float = DELTA, fit: bool = False
     ) -> "Measured":
         """From an attacker's scores."""
@@ -412,3 +414,38 @@ def scratch_ledger(adjacency: Adjacency, delta: float = DELTA) -> Iterator[Ledge
         Ledger(Path(folder) / "ledger.jsonl", adjacency=adjacency, delta=delta, budget=None) as it,
     ):
         yield it
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault, how it is audited, and what else stands in its way.
+
+    ``test`` names the test that rejects it, ``construction`` what in the product stands in its way
+    besides; empty where there is nothing. ``needs`` is the optional library that it is made with.
+    """
+
+    about: str
+    measure: Callable[[Task], Measured]
+    test: str
+    construction: str = ""
+    adjacency: Adjacency = Adjacency.ADD_REMOVE
+    trials: int = 200_000
+    epsilon: float = 1.0
+    needs: str = ""
+
+
+def fault_row(name: str, fault: Fault, seed: int, confidence: float = CONFIDENCE) -> dict[str, Any]:
+    """The audit of one seeded fault; ``caught`` or ``missed``."""
+    started = time.monotonic()
+    task = Task(fault.adjacency, fault.epsilon, fault.trials, Randomness(seed), confidence)
+    measured = fault.measure(task)
+    return {
+        "fault": name,
+        "about": fault.about,
+        "epsilon_claimed": measured.claimed,
+        "epsilon_lower": measured.lower,
+        "verdict": "caught" if measured.lower > measured.claimed else "missed",
+        "test": fault.test,
+        "construction": fault.construction,
+        "seconds": round(time.monotonic() - started, 1),
+    }

@@ -51,7 +51,7 @@ from typing import Literal
 
 from scipy import special
 
-from murmuration.privacy.analytic_gaussian import calibrate_noise
+from murmuration.research.theory.analytic_gaussian import calibrate_noise
 
 Calibration = Literal["analytic", "paper"]
 

@@ -4,9 +4,9 @@ import pytest
 
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.selection.calibration import calibrated
 from murmuration.privacy.selection.random_stopping import CandidateCost
 from murmuration.privacy.selection.stopping_time import StoppingTime
+from murmuration.tuning.calibration import calibrated
 
 TERMS = {"delta": 1e-5, "adjacency": Adjacency.ADD_REMOVE}
 

@@ -33,7 +33,7 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Worth:
-    """What a model's answers to P prompts are worth.
+    """The worth of a model's answers to P prompts.
 
     Attributes:
         rewards_P: true rewards in logits; nan of answers that cannot be read.

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from murmuration.alignment.comparisons.win_rate import Worth, wilson, wins, worth
 from murmuration.preference.data.errors import InputError
 from murmuration.sims.population.population import Population, true_reward
-from murmuration.sims.population.win_rate import Worth, wilson, wins, worth
 from murmuration.sims.population.wording import WORD
 
 nan = float("nan")

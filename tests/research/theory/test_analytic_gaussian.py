@@ -12,7 +12,7 @@ from scipy import integrate, stats
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.analytic_gaussian import calibrate_noise, delta_of
+from murmuration.research.theory.analytic_gaussian import calibrate_noise, delta_of
 
 
 def test_known_values():

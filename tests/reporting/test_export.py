@@ -13,7 +13,7 @@ from local_runs import lineage_of, run
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.likelihood import load_scorer
 from murmuration.privacy import attack_bounds
-from murmuration.reporting.sharing.export import Sharing, export
+from murmuration.reporting.export import Sharing, export
 from murmuration.server.lineage import lineage_of_saved
 from murmuration.strategies.config import RunConfig
 

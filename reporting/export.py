@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from murmuration.preference.base_names import last_name, without_folders
-from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.sources import first_line, is_hub_name
+from murmuration.preference.data.errors import InputError, first_line
+from murmuration.preference.data.sources import is_hub_name
 from murmuration.preference.language.adapter_config import ADAPTER, name_base
 from murmuration.preference.language.checkpoint import TOKENIZER_FILES, check_same
 from murmuration.preference.language.reward import FILE as ABOUT

@@ -3,7 +3,7 @@
 import pytest
 
 from murmuration.preference.data.errors import InputError
-from murmuration.reporting.sharing.hub import push
+from murmuration.reporting.hub import push
 
 pytest.importorskip("huggingface_hub")
 from stand_ins.hub import hub

@@ -7,8 +7,8 @@ The token is that of the environment (``HF_TOKEN``) or of ``hf auth login``, and
 
 from pathlib import Path
 
-from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.sources import first_line, is_hub_name
+from murmuration.preference.data.errors import InputError, first_line
+from murmuration.preference.data.sources import is_hub_name
 
 _NEEDED = "--push needs huggingface_hub: pip install 'murmuration-rlhf[hub]'"
 

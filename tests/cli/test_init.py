@@ -1,4 +1,4 @@
-"""``murmuration init population``: files that a run can read."""
+"""``murmuration init``: files that a run can read."""
 
 import pytest
 

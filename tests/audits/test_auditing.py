@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.events import PoissonGaussian
-from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.auditing import (
+from murmuration.audits.auditing import (
     Measured,
     Scores,
     Target,
@@ -25,6 +22,9 @@ from murmuration.privacy.auditing import (
     scratch_ledger,
     threshold_bound,
 )
+from murmuration.privacy.accounting import accountant
+from murmuration.privacy.accounting.events import PoissonGaussian
+from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.theorems import COMES_OR_GOES
 

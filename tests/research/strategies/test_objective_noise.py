@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from murmuration.privacy.mechanisms.objective_noise import FullObjective, LabelObjective
+from murmuration.research.strategies.objective_noise import FullObjective, LabelObjective
 
 
 def test_label_constants():

@@ -1,1 +1,0 @@
-"""Sharing a model: a folder without paths, and its upload."""

@@ -1,0 +1,165 @@
+"""Settings of single strategies: a frozen dataclass for each, and what several share."""
+
+from dataclasses import dataclass
+
+from murmuration.strategies.settings.declaration import (
+    AT_LEAST_ONE,
+    POSITIVE,
+    a_share,
+    not_negative,
+    setting,
+)
+
+
+@dataclass(frozen=True)
+class NoSettings:
+    """A strategy without settings of its own."""
+
+
+@dataclass(frozen=True)
+class Retained:
+    """A setting of strategies that sample users, round by round."""
+
+    retain: int = setting(
+        0, "Most judgements of a user in the whole run. [default: all]", **AT_LEAST_ONE
+    )
+
+
+@dataclass(frozen=True)
+class Sampled(Retained):
+    """A setting of strategies whose rounds are one sum over a cohort of users."""
+
+    sampling: str = setting(
+        "poisson",
+        "Who is in a round. poisson: each user by a coin of their own. cyclic: users / --cohort "
+        "groups in turn, everybody of each, with --noise-correlation blt. all: everybody, in each "
+        "round. [default: poisson]",
+        choices=("poisson", "cyclic", "all"),
+    )
+    noise_correlation: str = setting(
+        "none",
+        "Noise of several rounds. none: independent. banded: each round takes back some of the "
+        "noise before it, and groups of users take turns. blt: so, too, with --sampling cyclic and "
+        "no coins. [default: none]",
+        choices=("none", "banded", "blt"),
+    )
+    bands: int = setting(
+        0,
+        "--noise-correlation banded: how many rounds share noise, and groups take turns. "
+        "[default: one of 2 to 32, by the least error]",
+        good=lambda value: value == 0 or 2 <= value <= 60,
+        expected="2 to 60",
+    )
+
+    @property
+    def everybody(self) -> bool:
+        """Return whether everybody is in each round."""
+        return self.sampling == "all"
+
+
+@dataclass(frozen=True)
+class Normalized:
+    """A setting of strategies whose clip norm is fixed."""
+
+    normalized: bool = setting(
+        False, "Divide by the clip norm, so that step sizes do not depend on it."
+    )
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Settings of strategies that solve for the model."""
+
+    ridge: float = setting(
+        0.0,
+        "Ridge penalty added to the likelihood. [default: from noise and public features]",
+        **POSITIVE,
+    )
+    max_norm: float = setting(
+        0.0, "Largest norm of the weights. [default: the strategy's]", **POSITIVE
+    )
+
+
+@dataclass(frozen=True)
+class UlsSettings(Sampled, Normalized):
+    """Settings of uls."""
+
+
+@dataclass(frozen=True)
+class FedAvgSettings(Sampled, Normalized):
+    """Settings of dp-fedavg."""
+
+    local_steps: int = setting(0, "Local steps of each user. [default: 4]", **AT_LEAST_ONE)
+    local_rate: float = setting(
+        0.0, "Step size of the local steps; with --task policy give 0.1. [default: 1]", **POSITIVE
+    )
+
+
+@dataclass(frozen=True)
+class ElsSettings(Normalized):
+    """Settings of els and group."""
+
+    sampling_probability: float = setting(
+        0.0,
+        "Probability of each kept judgement to be in a round. [default: as much computing as "
+        "uls with --cohort]",
+        good=a_share,
+        expected="between 0 and 1",
+    )
+
+
+@dataclass(frozen=True)
+class AupSettings(Retained):
+    """Settings of aup."""
+
+    variant: str = setting(
+        "centred",
+        "Which form of it. [default: centred]",
+        choices=("centred", "published"),
+    )
+    adaptation: str = setting(
+        "quantile",
+        "centred: how the radius adapts. [default: quantile]",
+        choices=("quantile", "above-threshold"),
+    )
+    reading: str = setting(
+        "to-the-letter",
+        "published: Algorithm 1 as printed, or as its authors can have run it: one phase of "
+        "all users, and exactly --cohort of them a round. [default: to-the-letter]",
+        choices=("to-the-letter", "as-run"),
+    )
+    phases: int = setting(
+        0, "published: phases on disjoint halves of the users. [default: 1]", **AT_LEAST_ONE
+    )
+    schedule: str = setting(
+        "constant",
+        "published: phases, steps and radii as given, or by the paper's theorem. "
+        "[default: constant]",
+        choices=("constant", "theorem-4"),
+    )
+
+
+@dataclass(frozen=True)
+class LocalLabelSettings(Solved):
+    """Settings of local-label."""
+
+    estimator: str = setting(
+        "",
+        "How the model is fitted to randomized labels. [default: debiased]",
+        choices=("debiased", "mle", "sgd", "square"),
+    )
+    label_cap: int = setting(
+        0, "Most labels that a user ever releases. [default: all they have]", **AT_LEAST_ONE
+    )
+    label_delta: float = setting(
+        0.0,
+        "The part of delta that is spent on labels.",
+        good=not_negative,
+        expected="between 0 and --delta, which it is part of",
+    )
+    epochs: int = setting(
+        0, "Passes over the data. policy: over all labels. [default: 1]", **AT_LEAST_ONE
+    )
+    batch_size: int = setting(
+        0, "Batch size of a step. policy: in labels. [default: 64]", **AT_LEAST_ONE
+    )

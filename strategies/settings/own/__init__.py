@@ -1,1 +1,0 @@
-"""Settings of each strategy: one file a strategy, and those that several share."""
