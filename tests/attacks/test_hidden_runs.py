@@ -7,14 +7,15 @@ import pytest
 
 from murmuration.api.ledgers import all_runs, verify
 from murmuration.preference.data.errors import InputError
-from murmuration.privacy.accounting.events import PureDp
+from murmuration.privacy.accounting import composition
+from murmuration.privacy.accounting.events import ParallelEvent, PureDp
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.accounting.terms import RunTerms
 from murmuration.privacy.adjacency import Adjacency
 
 
-def run(folder, event):
+def run(folder, *events):
     folder.mkdir(parents=True)
     with Ledger(
         folder / "ledger.jsonl",
@@ -23,7 +24,8 @@ def run(folder, event):
         budget=None,
         terms=RunTerms(caveats=frozenset()),
     ) as ledger:
-        ledger.charge(event, round_=1, covers="something")
+        for event in events:
+            ledger.charge(event, round_=1, covers="something")
 
 
 def test_a_run_behind_a_link_counts_once(tmp_path):
@@ -61,4 +63,31 @@ def test_charges_that_nobody_can_add_up_are_one_line(tmp_path):
     assert not report["whole"]
     assert "cannot be composed" in report["wrong"][0]
     with pytest.raises(InputError, match="cannot be composed"):
+        all_runs(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [MixtureGaussian(1000.0, 100_000, 0.5)],
+        [MixtureGaussian(1.0, 10**9, 0.5)],
+        [MixtureGaussian(1.0, 1000 + more, 0.5) for more in range(4)],
+        [PureDp(1.0 + more / 1000.0) for more in range(400)],
+        [ParallelEvent(part, PureDp(1.0 + part / 1000.0)) for part in range(400)],
+    ],
+    ids=["numbers of examples", "examples", "several", "kinds", "parts"],
+)
+def test_charges_that_take_minutes_are_refused_before_any_is_computed(
+    events, tmp_path, monkeypatch
+):
+    """Before: the command was busy for minutes, or took all memory."""
+
+    def computed(*_):
+        raise AssertionError("it was computed")
+
+    monkeypatch.setattr(composition, "_masses", computed)
+    run(tmp_path / "a", *events)
+    report = verify(tmp_path / "a")
+    assert "would take minutes" in report["wrong"][0]
+    with pytest.raises(InputError, match="would take minutes"):
         all_runs(tmp_path)
