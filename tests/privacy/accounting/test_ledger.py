@@ -543,19 +543,19 @@ def test_what_was_paid_for_costs_nothing(path):
 
 
 def test_reading_takes_so_much_for_each_line_however_many_there_are(path, monkeypatch):
-    """Whether a round is paid for is not looked up in all lines before it."""
-    asked = []
+    """No line is compared with all before it to see whether its round is paid for."""
+    lookups = []
     paid_by = BufferedLater.paid_by
     monkeypatch.setattr(
-        BufferedLater, "paid_by", lambda self, event: asked.append(1) or paid_by(self, event)
+        BufferedLater, "paid_by", lambda self, event: lookups.append(1) or paid_by(self, event)
     )
     with promise(path) as ledger:
         ledger.charge(BufferedGaussian(40, 2, 4.0), round_=1, covers="sum")
         for number in range(2, 41):
             ledger.charge(BufferedLater(40, 2, 4.0), round_=number, covers="sum")
-    asked.clear()
+    lookups.clear()
     assert len(read_charges(path)) == 40
-    assert len(asked) <= 40
+    assert len(lookups) <= 40
 
 
 def test_noise_that_was_broken_off_is_paid_for_again(path):
