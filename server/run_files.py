@@ -23,6 +23,8 @@ from murmuration.privacy.regular_files import read_regular
 #: The run config of a deployed run: the name of the file that has its settings, and nothing else.
 SETTINGS_FILE = "settings-file"
 _HANDED_OVER = "run-settings"
+#: How an error of a deployed run begins that would come again.
+REFUSED = "refused: "
 
 PRIVATE_LOG = Path("private") / "log.jsonl"
 #: In a line of the private log: the ledger's head at that time.

@@ -91,7 +91,7 @@ def test_a_seed_is_refused_where_nodes_are_real(crowd, tmp_path):
     """As `flwr run . DEPLOYMENT --run-config seed=7` would, past `murmuration deploy run`."""
     out = tmp_path / "run"
     context = Context(1, 0, {}, RecordDict(), settings(crowd, out=str(out)))
-    with pytest.raises(InputError, match="a seed is for simulations"):
+    with pytest.raises(InputError, match=r"^refused: a seed is for simulations"):
         server_app(HttpGrid.__new__(HttpGrid), context)
     assert not out.exists()
 
