@@ -230,6 +230,8 @@ class Watch:
         for line in self._log.read()[0]:
             if "would refuse" in line:
                 self._say(refusing(line))
+            if why := line.get("not registered"):
+                self._say(f"node {line['node']} takes no part: {shortened(str(why))}")
         lines, anew = self._metrics.read()
         self._progress.add(lines, anew=anew)
         left = self._progress.left

@@ -150,6 +150,8 @@ class Strategy:
         fits_policies: of one that solves, whether that can be a policy.
         local: whether labels are randomized before they leave their users, so that nothing is
             added to a sum.
+        true_labels: whether labels that were randomized before are of no use to it: a node with
+            such is left out, unless all have them.
         trains: whether it trains a model; False: what it gives was there already.
         draws: what is random in it, where nothing is added to a sum.
         lineage: from the description of what is learnt on, and settings, to the runs behind models
@@ -172,6 +174,7 @@ class Strategy:
     solve: Solve = not_planned
     fits_policies: bool = False
     local: bool = False
+    true_labels: bool = False
     trains: bool = True
     draws: str = ""
     lineage: Callable[[Mapping[str, Any], Settings], Promise | None] | None = None

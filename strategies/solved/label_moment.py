@@ -233,8 +233,8 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
 def public_examples(context: RunContext) -> tuple[PairExamples, float]:
     """The public examples of the users trained on, and how many bytes each takes to send.
 
-    InputError if labels on some node are randomized already: such nodes take no part, and what was
-    released would be noise alone.
+    InputError if labels on all nodes are randomized already: what was released would be noise
+    alone.
     """
     participants = context.participants
     if participants.registry.randomized:
@@ -276,6 +276,7 @@ LABEL_MOMENT = Strategy(
     adjacencies=LABELS,
     sums=Sums.WITH_SHARED_NOISE,
     why=PUBLIC_ITEMS,
+    true_labels=True,
     rounds=(1, 2),
     solve=lambda asked, adjacency: released_once(asked, adjacency, LABEL_MOMENT.rounds),
 )

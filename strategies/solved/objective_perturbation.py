@@ -252,6 +252,7 @@ OBJECTIVE_PERTURBATION = Strategy(
     settings=ObjectiveSettings,
     adjacencies=LABELS,
     why=PUBLIC_ITEMS,
+    true_labels=True,
     rounds=(1,),
     solve=lambda asked, adjacency: released_once(asked, adjacency, (1,)),
 )

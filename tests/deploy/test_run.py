@@ -252,6 +252,15 @@ def test_owners_who_would_refuse_are_told_by_rule(tmp_path):
     )
 
 
+def test_nodes_that_are_left_out_are_told_in_a_short_line(tmp_path):
+    lines, log = [], tmp_path / "private" / "log.jsonl"
+    watch = Watch(tmp_path, 3, lines.append)
+    write(log, {"round": 1, "node": 7, "not registered": "\x1b[2J" + "x" * 100_000})
+    watch.look(SuperLink())
+    assert lines[0].startswith("node 7 takes no part: ")
+    assert lines[0].isprintable() and len(lines[0]) < 1_100
+
+
 def test_rounds_that_a_resumed_run_keeps_are_not_told_again(tmp_path):
     said, metrics = [], tmp_path / "metrics.jsonl"
     write(metrics, *({"round": t, "epsilon": None} for t in (1, 2, 3)))
@@ -347,12 +356,12 @@ def statuses(monkeypatch, tmp_path):
         run, "Watch", lambda *arguments: Watch(*arguments, clock=lambda: next(seconds))
     )
 
-    def told(*states):
+    def superlink_with(*states):
         link = Statuses(*states)
         monkeypatch.setattr(run.ControlHttpClient, "from_server_address", lambda *_: link)
         return link
 
-    return told
+    return superlink_with
 
 
 def test_an_app_that_is_started_again_and_again_is_stopped_and_told_of_once(statuses, tmp_path):
