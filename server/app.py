@@ -19,6 +19,7 @@ from murmuration.server.run import run_training
 from murmuration.server.run_files import REFUSED, settings_of
 from murmuration.strategies.config import RunConfig, refuse_seed
 from murmuration.strategies.protocol.availability import RunAborted
+from murmuration.strategies.protocol.users import RegistryError
 
 app = ServerApp()
 
@@ -34,8 +35,8 @@ def main(grid: Grid, context: Context) -> None:
     try:
         _run(grid, context)
     except InputError as error:
-        if not isinstance(grid, HttpGrid):
-            raise
+        if not isinstance(grid, HttpGrid) or isinstance(error.__cause__, RegistryError):
+            raise  # who is there may be another matter a minute later
         raise InputError(f"{REFUSED}{error}") from None
 
 
