@@ -1,1 +1,1 @@
-"""From a reward to a policy: public prompts, a saved reward, and nobody's private data."""
+"""From a reward to a policy: with public prompts and a saved reward, without private data."""

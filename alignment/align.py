@@ -1,7 +1,7 @@
 """From a reward to a policy: climb it on public prompts, and watch what that is worth.
 
 Post-processing: the reward was released with a promise, prompts are public, and nothing else is
-read. What comes out costs nobody anything further, so its card carries the reward's promise.
+read. The result has no further privacy cost, so its card states the reward's guarantee.
 
 A folder ``OUT`` holds:
 
@@ -84,15 +84,15 @@ _ANSWERS = 4  # of the reference to each prompt, for guards
 
 @dataclass(frozen=True)
 class Alignment:
-    """What is asked for.
+    """The settings of an alignment.
 
     Attributes:
-        reward: RUN/model of a reward.
+        reward: the folder of a reward model, as RUN/model.
         base: the policy that it begins from, and its reference unless demonstrations are learnt.
-        prompts: where prompts are from.
+        prompts: the source of prompts.
         truth: ``population``, the folder of a reward model, or empty for none.
-        supervised: what is learnt first; the reference is what comes of that.
-        steps, sampling, guards: how it climbs, writes, and is kept from gaming the reward.
+        supervised: training on demonstrations that comes first; its result is the reference.
+        steps, sampling, guards: optimization, generation, and guards against reward hacking.
         lora_rank, lora_alpha, lora_targets, max_tokens: as of `BaseSettings`.
         lora_layers: as its ``layers``; ``auto``: the last eight, or all where there are no more.
         system: as there.
@@ -135,7 +135,7 @@ class Alignment:
             raise InputError("--temperature must be above 0: a policy learns from what it draws")
 
     def to_json(self) -> dict[str, Any]:
-        """For ``config.json``."""
+        """The settings for ``config.json``."""
         return {"format": FORMAT, **asdict(self), "seed": self.seed.value}
 
 
@@ -153,10 +153,10 @@ def align(
     base_promise: Promise | None = None,
     on_status: OnStatus = lambda text: None,
 ) -> dict[str, Any]:
-    """Train a policy into a folder; return what ``result.json`` says.
+    """Train a policy into a folder; return the content of ``result.json``.
 
     Args:
-        alignment: what is asked for.
+        alignment: the settings.
         prompts: public ones.
         out: must not be there, unless ``resume``; then it must have been begun with the same.
         promise: what users of the base, the reward, and a truth that is a model were promised.
@@ -164,7 +164,7 @@ def align(
         demonstrations: public prompts with answers, which are learnt first, as
             ``alignment.supervised`` says.
         base_promise: what users of the base and of the demonstrations were promised.
-        on_status: is told what is being done.
+        on_status: is called with a text at each stage.
 
     Raises:
         InputError: what cannot be used, and why; or nothing was learnt. What was done by then is
@@ -298,8 +298,9 @@ def _learnt(
     out: Path,
     on_status: OnStatus,
 ) -> dict[str, Any]:
-    """Learn demonstrations into ``OUT/sft``, unless it is there, whole; return what is told of
-    it."""
+    """Train on demonstrations into ``OUT/sft``, unless it is complete; return the entries for the
+    result.
+    """
     file = out / "checkpoints" / "sft.json"
     if not (out / "sft").exists():
         theta_D, loss = supervise(
@@ -325,13 +326,13 @@ def _learnt(
 
 
 def _options(card: str, promise: Promise, *, overwrite: bool = False) -> SaveOptions:
-    """Return how a model is saved that carries a promise."""
     return SaveOptions(card, overwrite, partial(files_of, promise, details=details(promise)))
 
 
 def _digests(alignment: Alignment, prompts: Sequence[str], demonstrations: Rows) -> dict[str, str]:
-    """Of all that is read: a folder that is gone on with must have been begun with the same, as its
-    card tells one reward's promise."""
+    """Digests of all inputs: a folder that is resumed must have been begun with the same, as its
+    card states one reward's promise.
+    """
     folder = alignment.truth not in ("", POPULATION)
     iterates = [
         hashlib.sha256(file.read_bytes()).hexdigest()
@@ -394,7 +395,7 @@ def _guarded(
 
 
 class _SoFar:
-    """What was counted since the beginning, also in processes that ended before."""
+    """Counts since the beginning, including earlier processes."""
 
     def __init__(self, guarded: GuardedReward, reward: AnswerReward, began: float) -> None:
         self._guarded, self._reward, self._began = guarded, reward, began
@@ -419,12 +420,12 @@ class _SoFar:
 
 
 class Pace:
-    """How long a training will take yet, by the steps and evaluations of this process.
+    """An estimate of the remaining training time, from the steps and evaluations of this process.
 
     Args:
-        steps: how many there are.
+        steps: their number.
         every: steps between evaluations; the last step is followed by one, too.
-        clock: seconds, only ever more.
+        clock: monotonic seconds.
     """
 
     def __init__(self, steps: int, every: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -441,7 +442,7 @@ class Pace:
         self._evaluating, self._evaluation = self._evaluating + seconds, seconds
 
     def left(self, step: int) -> float:
-        """Return how many seconds are left after a step of training."""
+        """The number of seconds left after a step of training."""
         self._done += 1
         each = (self._clock() - self._began - self._evaluating) / self._done
         ahead = range(step, self._steps + 1)  # a step is evaluated after this was asked
@@ -469,7 +470,7 @@ class _Watch:
         self.pace = Pace(alignment.steps.steps, alignment.evaluate_every)
 
     def step_done(self, step: int) -> None:
-        """Say how far the training is."""
+        """Report the step and the time left."""
         left, steps = duration(self.pace.left(step)), self._alignment.steps.steps
         self._on_status(f"step {step:,} of {steps:,}: about {left} left")
 
@@ -515,8 +516,9 @@ class _Watch:
             self.stopped = PARTED
 
     def _parted(self) -> bool:
-        """Return whether at the last two evaluations the proxy was above, and the truth below,
-        where the truth was best."""
+        """True if at the last two evaluations the proxy reward was above, and the true reward
+        below, their values where the true reward was best.
+        """
         if len(self.evaluations) < 3 or self.evaluations[0].truth is None:
             return False
         best = max(self.evaluations[:-2], key=_truth)

@@ -3,7 +3,7 @@
 How far that moves from the model that writes is bounded, whatever the reward: its Kullback-Leibler
 divergence from the model, for each prompt, is at most ln n − (n − 1)/n. (Beirami et al. 2024,
 "Theoretical guarantees on the best-of-n alignment policy", Theorem 3.1; with few different answers
-it is smaller.) Choosing reads nobody's data: it is post-processing of a released reward.
+it is smaller.) Choosing uses no private data: it is post-processing of a released reward.
 
 From one pool of N answers to a prompt every n ≤ N can be judged without drawing anew. Of all
 C(N, n) subsets of size n, the k-th lowest reward is the highest in C(k − 1, n − 1); so the mean,
@@ -23,12 +23,12 @@ from murmuration.preference.data.errors import InputError
 
 
 def kl_bound(n: int) -> float:
-    """At most so far is best of n from the model that writes, in nats: ln n − (n − 1)/n."""
+    """The bound on the KL divergence of best of n from its model, in nats: ln n − (n − 1)/n."""
     return log(n) - (n - 1) / n
 
 
 def best(pool: Pool) -> list[int]:
-    """Return which answer to each prompt the reward likes best; of equal ones the first."""
+    """The index of the answer to each prompt with the highest reward; the first of equal ones."""
     return pool.rewards_PN.argmax(1).tolist()
 
 
@@ -71,7 +71,7 @@ def expected_best(
 
 
 def chances(rewards_PN: np.ndarray, n: int) -> np.ndarray:
-    """Return how likely each answer is what best of n chooses from a subset of n, (P, N) float64.
+    """The probability of each answer to be the best of a random subset of n, (P, N) float64.
 
     As in `expected_best`, whose means have these weights. Of each prompt they add up to one.
 
@@ -95,8 +95,9 @@ def _chances(rewards_PN: np.ndarray, highest: int) -> Iterator[np.ndarray]:
 
 
 def _ranks(rewards_PN: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many answers to its prompt have a lower reward, and how many one that is no
-    higher."""
+    """For each answer, the number of answers to its prompt with a lower reward, and with a lower or
+    equal one.
+    """
     order_PN = rewards_PN.argsort(1, kind="stable")
     sorted_PN = np.take_along_axis(rewards_PN, order_PN, 1)
     place_N = np.arange(rewards_PN.shape[1])

@@ -1,4 +1,4 @@
-"""How good a policy's answers are, and how far it has gone from its reference for that.
+"""Evaluation of a policy's answers: their reward, and the divergence from the reference.
 
 Of the same public prompts each time, by draws that depend on seed and step alone: the reward that
 is climbed (the proxy), a true reward that was not, and the divergence from the reference.
@@ -38,7 +38,7 @@ _NORMAL = 1.959964
 
 
 class Truth(Protocol):
-    """What answers are really worth, or what is taken for that."""
+    """The true reward of answers, or a stand-in for it."""
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """(P,) float64; NaN of an answer that has no worth because it cannot be read."""
@@ -51,7 +51,7 @@ class Truth(Protocol):
 
 
 class PopulationTruth:
-    """The embedded population's crowd mean, at the axes that an answer's words have."""
+    """The embedded population's mean reward over users, at the axes in an answer's words."""
 
     def __init__(self) -> None:
         most = max(strength for strength, _ in STRENGTHS)
@@ -60,7 +60,7 @@ class PopulationTruth:
         self.worst = min(true_reward(Population.crowd, corner) for corner in corners)
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """As `Truth`; raises InputError for a prompt that is none of the population's."""
+        """As `Truth`; raises InputError for a prompt that is not the population's."""
         return worth(prompts, responses, Population.crowd).rewards_P
 
 
@@ -73,32 +73,33 @@ class ModelTruth:
         self._reward = AnswerReward.load(folder)
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """As `Truth`, of all answers."""
+        """As `Truth`, for all answers."""
         return self._reward(prompts, responses)
 
 
 def truth_of(named: str) -> Truth:
-    """By ``population``, or the folder of a reward model; raises InputError if it is neither."""
+    """The truth that ``population`` or the folder of a reward model names; raises InputError if it
+    is neither.
+    """
     return PopulationTruth() if named == POPULATION else ModelTruth(named)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a policy's answers came to.
+    """The evaluation of a policy's answers.
 
     Attributes:
         step: of training; 0 of the reference.
-        proxy: mean reward by the model that is climbed, over that of the reference's answers to the
-            same prompts.
-        kl: nats by which an answer is likelier under the policy than under the reference, on
-            average over answers of the policy, at the temperature that it writes at; `kl_is` says
-            what that estimates.
+        proxy: mean reward by the model that is optimized, less that of the reference's answers to
+            the same prompts.
+        kl: mean log-ratio of the policy to the reference over the policy's answers, in nats, at the
+            sampling temperature; `kl_is` names what it estimates.
         kl_error: the standard error of that.
         truth: mean true reward, unread answers at the worst; None without a truth.
         truth_error: its standard error.
         unreadable: share of answers that have no true reward.
         words: mean number of words.
-        cut_off: share of answers that broke off at the most tokens.
+        cut_off: share of answers that were truncated.
     """
 
     step: int
@@ -174,9 +175,9 @@ class Evaluator:
         )
 
     def remember(self, step: int, answers: Sequence[str]) -> tuple[float, float | None]:
-        """Take answers for what the policy wrote at a step; those of step 0 first.
+        """Store a policy's answers at a step; those of step 0 first.
 
-        What comes back is as of `Evaluation`: the proxy, and how many are unreadable.
+        Returns the proxy and the unreadable share, as of `Evaluation`.
         """
         proxy = float(self._reward(self.prompts, answers).mean())
         if not step:
@@ -191,8 +192,9 @@ class Evaluator:
         return proxy - self._zero, unreadable
 
     def worse(self, step: int, best: int) -> bool:
-        """Return whether answers at a step are truly worse than at another, beyond what 95 % of
-        chance does to their difference by prompt."""
+        """True if the true reward at a step is below that at another by more than the 95 % error of
+        their difference by prompt.
+        """
         apart_P = self.truth_P[step] - self.truth_P[best]
         return float(apart_P.mean()) < -_NORMAL * _error(apart_P)
 
@@ -230,8 +232,9 @@ def divergences(
 
 
 def kl_is(sampling: Sampling) -> str:
-    """Return what the mean of `divergences` estimates: the divergence only where everything was
-    drawn from."""
+    """The name of what the mean of `divergences` estimates: the KL divergence only if sampling was
+    not truncated.
+    """
     return "KL" if sampling.top_p == 1 else "mean log-ratio"
 
 

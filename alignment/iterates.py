@@ -41,7 +41,7 @@ class Iterates:
 
     @classmethod
     def beside(cls, model: str | Path) -> "Iterates":
-        """Those of the run whose model is in a folder.
+        """The iterates of the run whose model is in a folder.
 
         Raises:
             InputError: there are none, or they cannot be read.

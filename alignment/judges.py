@@ -1,4 +1,4 @@
-"""Who says which of two answers is better: a truth, a reward model, or a language model.
+"""Judges of two answers: a truth, a reward model, or a language model.
 
 Another package brings one by an entry point ``murmuration.judges``, which leads to a function of no
 arguments that gives a ``Judge``: a class, most often.
@@ -30,23 +30,23 @@ JUDGES = Group(
 
 
 class Judge(Protocol):
-    """Whoever compares answers."""
+    """A judge of answers."""
 
     def preferred(
         self, prompts: Sequence[str], first: Sequence[str], second: Sequence[str]
     ) -> np.ndarray:
-        """Return which of two answers to each prompt wins, (P,): 1 the first, 0 the second, 0.5 a
-        tie.
+        """The winner of two answers to each prompt, (P,): 1 for the first, 0 for the second, 0.5
+        for a tie.
 
-        One whose verdict may depend on the order asks for both.
+        A judge whose verdict may depend on the order judges both orders.
 
         Raises:
-            InputError: it cannot judge these, and why.
+            InputError: it cannot judge these; the message has the reason.
         """
         ...
 
     def figures(self, prompts: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
-        """Return what it says of answers by themselves, for a result; may be nothing."""
+        """Metrics of answers by themselves, for a result; may be empty."""
         ...
 
     def about(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class Judge(Protocol):
 
 
 class PopulationJudge:
-    """The embedded population's true reward at its crowd mean.
+    """The embedded population's true reward, at its mean over users.
 
     An answer that cannot be read loses against one that can.
     """
@@ -64,7 +64,7 @@ class PopulationJudge:
     def preferred(
         self, prompts: Sequence[str], first: Sequence[str], second: Sequence[str]
     ) -> np.ndarray:
-        """As `Judge`; raises InputError for a prompt that is none of the population's."""
+        """As `Judge`; raises InputError for a prompt that is not the population's."""
         return wins(_worth(prompts, first), _worth(prompts, second))
 
     def figures(self, prompts: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
@@ -105,8 +105,9 @@ class RewardJudge:
     def preferred(
         self, prompts: Sequence[str], first: Sequence[str], second: Sequence[str]
     ) -> np.ndarray:
-        """As `Judge`; raises InputError for an answer that it cannot read, or a score that is no
-        number."""
+        """As `Judge`; raises InputError for an answer that it cannot read, or a score that is not a
+        number.
+        """
         try:
             one_P, other_P = (self._reward.score(prompts, side) for side in (first, second))
         except InputError as error:
@@ -116,7 +117,7 @@ class RewardJudge:
         return np.where(one_P == other_P, 0.5, (one_P > other_P).astype(float))
 
     def figures(self, prompts: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
-        """Nothing: only differences of its scores mean anything."""
+        """Empty: only differences of its scores are meaningful."""
         return {}
 
     def about(self) -> dict[str, Any]:
@@ -149,7 +150,7 @@ class InstalledJudge:
     def preferred(
         self, prompts: Sequence[str], first: Sequence[str], second: Sequence[str]
     ) -> np.ndarray:
-        """As `Judge`; raises InputError for verdicts that are none."""
+        """As `Judge`; raises InputError for invalid verdicts."""
         verdict_P = self._ask(
             lambda: np.asarray(self._judge.preferred(prompts, first, second), dtype=float)
         )
@@ -188,13 +189,13 @@ def judge_of(
     folder of a reward model.
 
     Args:
-        named: which.
-        model: of an endpoint, which of its models; needed there, and of no use elsewhere.
-        kept: where an endpoint's verdicts are kept; needed there.
-        progress: is told how many of how many verdicts there are.
+        named: its name.
+        model: the endpoint's model; required for an endpoint only.
+        kept: the file of an endpoint's verdicts; required for an endpoint.
+        progress: is called with the number of verdicts so far, and of all.
 
     Raises:
-        InputError: there is no such judge, or an option is missing or of no use.
+        InputError: there is no such judge, or an option is missing or unused.
     """
     if named.startswith(("http://", "https://")):
         from murmuration.alignment.endpoints.client import Endpoint
@@ -217,7 +218,7 @@ def judge_of(
 
 
 def _accuracy_text(folder: Path) -> str:
-    """Return what the run beside a model says of its accuracy; nothing where there is none."""
+    """A sentence with the held-out accuracy of the run beside a model; empty if there is none."""
     folder = folder.expanduser().resolve()
     result = read_json(folder.parent / "result.json") if folder.name == "model" else {}
     accuracy = result.get("heldout_accuracy")

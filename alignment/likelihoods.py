@@ -1,4 +1,5 @@
-"""How likely answers are, token by token, under a policy whose LoRA layers may be its last alone.
+"""Log-likelihoods of answers, token by token, under a policy with LoRA in its last layers or in
+all.
 
 A policy, its reference and the policy that is to be changed read the same answers. What is below
 the first layer that LoRA changes is the same of all three: it is computed once. Of the words known
@@ -38,9 +39,9 @@ class AnswerLikelihoods:
     def written(
         self, openings: Sequence[list[int]], sampling: Sampling, seed: Sequence[int]
     ) -> list[list[int]]:
-        """Return what the policy writes, with the token that ended it, if it ended: each answer's
-        states below the first trained layer are then kept, as writing has them. A pass over the
-        whole text rounds otherwise: of SmolLM2 a token's likelihood differed by at most 5e-5 nats.
+        """Generate answers, each with its end token if it has one. The states below the first
+        trained layer are kept from generation. A pass over the whole text rounds otherwise: for
+        SmolLM2 a token's log-likelihood differed by at most 5e-5 nats.
 
         Args:
             openings: tokens of prompts.
@@ -59,7 +60,7 @@ class AnswerLikelihoods:
     def __call__(
         self, openings: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]
     ) -> torch.Tensor:
-        """Return (R, K) float32, zero beyond an answer's end.
+        """Log-likelihoods of answers' tokens, (R, K) float32, zero beyond an answer's end.
 
         Args:
             openings: tokens of prompts.
@@ -84,7 +85,7 @@ class AnswerLikelihoods:
         return log_RK.masked_scatter(place_RK.to(base.device), log_Q)
 
     def _lower_of(self, whole: Sequence[Sequence[int]], longest: int) -> torch.Tensor | None:
-        """Return texts' states below the first trained layer, zero beyond their ends, (R, L, H)."""
+        """Texts' states below the first trained layer, zero beyond their ends, (R, L, H)."""
         base = self._base
         if base.lower is None:
             return None

@@ -1,4 +1,4 @@
-"""What alignment brings where it is there (``murmuration.privacy.plugins``)."""
+"""The plug-in of alignment (``murmuration.privacy.plugins``)."""
 
 _API, _COMMANDS = "murmuration.alignment.api", "murmuration.alignment.commands"
 

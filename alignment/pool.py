@@ -30,7 +30,7 @@ AnswerWriter = Union[Writer, "EndpointWriter"]
 
 
 def writer_of(model: str, server: str = "", system: str | None = None) -> AnswerWriter:
-    """Return the writer of a model's answers.
+    """The writer of a model's answers.
 
     Args:
         model: a folder or a base; with a server, one of its models.
@@ -50,7 +50,7 @@ def writer_of(model: str, server: str = "", system: str | None = None) -> Answer
 
 
 def cut_off_text(cut_off: int, answers: int, sampling: Sampling) -> str:
-    """Return a sentence about answers that broke off; nothing where none did."""
+    """A sentence about truncated answers; empty if there are none."""
     if not cut_off:
         return ""
     return f"{cut_off:,} of {answers:,} answers were cut off at {sampling.max_new_tokens:,} tokens"
@@ -72,7 +72,7 @@ class Pool:
 
 
 def load_reward(folder: Path) -> Reward:
-    """Return a saved reward model; an InputError names `--reward`."""
+    """Load a reward model; an InputError names `--reward`."""
     try:
         return RewardModel.load(str(folder))
     except InputError as error:
@@ -86,9 +86,9 @@ def write_samples(
     seeds: Sequence[Sequence[int]],
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> list[list[str]]:
-    """Return an answer to each prompt for each of the seeds.
+    """Generate an answer to each prompt for each of the seeds.
 
-    ``progress`` is told how many answers there are, and how many there will be.
+    ``progress`` is called with the number of answers so far, and of all.
 
     Raises:
         InputError: as the writer raises it.
@@ -104,7 +104,7 @@ def write_samples(
 
 
 def seeds_of(seed: int, samples: int) -> list[tuple[int, int]]:
-    """Return the seeds of so many answers to a prompt, as `murmuration respond` draws them."""
+    """The seeds of ``samples`` answers to a prompt, as `murmuration respond` uses them."""
     return [(seed, sample) for sample in range(samples)]
 
 

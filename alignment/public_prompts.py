@@ -5,13 +5,13 @@ users were shown are their data, and what a policy answers to them, or rows that
 no post-processing. So they are refused where they can be recognised: beside a run's model lies, in
 a simulation, what its users were shown (``sims.runtimes.shown_prompts``).
 
-Such a file is refused, and not filtered: what is left out silently would make all that follows,
-the policy, the answers, depend on private data, and whoever compares it with the file would learn
-which prompts were somebody's. The comparison is exact and charged to nobody: a refusal says how
-many were found and where, to the operator only, who holds the run's folder. (That nothing was
-refused is told by the output itself: if that is too much, declare the prompts public before anybody
-looks, and nothing is compared.) It recognises a prompt by its letters and digits; one that was
-worded otherwise is not recognised.
+Such a file is refused, and not filtered: what is left out silently would make all that follows, the
+policy, the answers, depend on private data, and a comparison with the file would reveal which
+prompts were users'. The comparison is exact and charged to no ledger: a refusal states the number
+of such prompts and their place, to the operator only, who holds the run's folder. (The output
+itself reveals that nothing was refused. To avoid that, declare the prompts public beforehand: then
+nothing is compared.) It recognises a prompt by its letters and digits; one that was worded
+otherwise is not recognised.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,15 +35,16 @@ def public_prompts(
     *,
     declared_public: bool = False,
 ) -> list[str]:
-    """The prompts of a file or of the embedded population, if they are none of users'.
+    """The prompts of a file or of the embedded population, if no user was shown them.
 
     Args:
         source: as ``--prompts`` of ``murmuration respond``.
-        limit: only the first so many; None: all of a file, 2,000 of the population.
+        limit: the number of prompts, from the first; None: all of a file, 2,000 of the population.
         seed: of the population's.
         models: rewards and policies, as in RUN/model, whose users' prompts they must not be, nor
             those of the models that they are adapters of.
-        declared_public: that they were public before any user saw them, whatever is compared.
+        declared_public: whether they are declared to have been public before any user saw them;
+            then nothing is compared.
 
     Raises:
         InputError: they cannot be read, or as of ``refuse_private``.
@@ -82,14 +83,15 @@ def refuse_private(
     *,
     option: str = "--prompts",
 ) -> bool:
-    """Refuse prompts that users of the run that made a model were shown; whether any were compared.
+    """Refuse prompts that users of a model's run were shown; returns whether any were compared.
 
-    They are not if the run's folder is not at hand (a model that was copied, or has a name on a
-    hub), or was a deployment's, whose server sees no prompts.
+    They are not compared if the run's folder is not available (a model that was copied, or has a
+    name on a hub), or was a deployment's, whose server sees no prompts.
 
     Raises:
-        InputError: names how many were shown and the first one's row, never a text; or the run has
-            not ended, so that what its users were shown is not noted yet.
+        InputError: prompts were shown to users: the message has their number and the first one's
+            row, never a text; or the run has not ended, so that its users' prompts are not recorded
+            yet.
     """
     # Those of the population come from a public stream of their own, drawn apart from what users
     # were shown. There are so few wordings that one may be there, too, by chance: it tells nothing.

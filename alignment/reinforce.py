@@ -44,17 +44,17 @@ COLOCATE = "colocate"
 
 @dataclass(frozen=True)
 class Steps:
-    """How a policy climbs.
+    """The settings of a policy's optimization.
 
     Attributes:
         method: one of `METHODS`.
-        steps: how many.
+        steps: their number.
         batch: answers of a step.
         answers: to each of its prompts; divides ``batch``.
         rate: the learning rate of LoRA's factors.
-        beta: what a nat of divergence costs, in the reward's logits.
+        beta: the cost of a nat of KL divergence, in the reward's logits.
         optimizer: one of `OPTIMIZERS`.
-        vllm: who writes a step's answers: the policy itself (empty), vLLM on the same GPU
+        vllm: the generator of a step's answers: the policy itself (empty), vLLM on the same GPU
             (`COLOCATE`), or the address of a vLLM server that TRL sends the policy's weights.
 
     Raises:
@@ -95,7 +95,7 @@ class Steps:
 
     @property
     def written_by(self) -> dict[str, Any]:
-        """Return what TRL's configurations say of who writes."""
+        """The settings of TRL's configurations for generation."""
         if not self.vllm:
             return {}
         if self.vllm == COLOCATE:
@@ -104,12 +104,12 @@ class Steps:
 
     @property
     def prompts(self) -> int:
-        """Return how many prompts a step has."""
+        """The number of prompts in a step."""
         return self.batch // self.answers
 
 
 def trainer_of(method: str) -> tuple[Any, Any]:
-    """Return TRL's trainer and the class of its configuration.
+    """TRL's trainer and the class of its configuration.
 
     Raises:
         InputError: TRL, or what it needs, is not installed, or not in a version that fits.
@@ -152,17 +152,17 @@ def train_policy(
     """Train the LoRA layers of ``base`` in place.
 
     Args:
-        base: with ``train="lora"`` and a task that says the next token.
+        base: with ``train="lora"`` and a causal task.
         prompts: public ones.
         reward: of answers to them, finite.
-        steps: how.
+        steps: of the optimization.
         sampling: of answers.
         seed: of prompts' order and of answers.
-        folder: for checkpoints; where there is one already, training goes on from it.
-        on_step: called every ``every`` steps and after the last, with how many are done, before a
-            checkpoint is written; training ends where it says True.
+        folder: for checkpoints; training continues from an existing one.
+        on_step: called every ``every`` steps and after the last, with the number of steps done,
+            before a checkpoint is written; training ends if it returns True.
         every: also how often a checkpoint is written.
-        progress: called after each step, with how many are done.
+        progress: called after each step, with the number of steps done.
 
     Raises:
         InputError: TRL is not installed, there are fewer prompts than a step takes, or a step is
@@ -211,8 +211,9 @@ def train_policy(
             batch_size: int | None = None,
             **_: Any,
         ) -> tuple[torch.Tensor, torch.Tensor, None]:
-            """As TRL's: (R, K), zero beyond an answer's end. Entropies, which nothing is made of,
-            are said to be zero."""
+            """As TRL's: (R, K), zero beyond an answer's end. Entropies are not used, and returned
+            as zero.
+            """
             without_dropout()
             there_RL = attention_mask.bool()
             log_RK = torch.zeros(len(input_ids), logits_to_keep, device=input_ids.device)
@@ -304,11 +305,11 @@ def train_policy(
 def configuration(
     base: LanguageBase, steps: Steps, sampling: Sampling, seed: int, folder: Path, together: int
 ) -> dict[str, Any]:
-    """Return what TRL's configurations are made with.
+    """The arguments of TRL's configurations.
 
     Args:
         base: the policy.
-        steps: how it climbs.
+        steps: of the optimization.
         sampling: of answers.
         seed: of answers.
         folder: for checkpoints.
@@ -345,11 +346,11 @@ def configuration(
 
 
 def answers_together(batch: int, tokens: int, new_tokens: int, base: LanguageBase) -> int:
-    """Return how many of a step's answers go through the network at a time: a divisor of ``batch``.
+    """The number of a step's answers that go through the network at a time: a divisor of ``batch``.
 
-    Their gradients are added up, so a step is the same but for roundings. What they need at a time
-    follows from their states, of which each layer that is gone back through keeps some tens, and
-    from the numbers of all words for each of their tokens.
+    Their gradients are added up, so a step is the same except for rounding. What they need at a
+    time follows from their states, of which each layer that is gone back through keeps some tens,
+    and from the numbers of all words for each of their tokens.
 
     Args:
         batch: answers of a step.
@@ -369,7 +370,7 @@ def answers_together(batch: int, tokens: int, new_tokens: int, base: LanguageBas
 def last_checkpoint(folder: Path) -> str | None:
     """The last checkpoint in a folder that was written to its end; None if there is none.
 
-    Whoever writes one writes ``trainer_state.json`` last, and removes the former one after that.
+    ``trainer_state.json`` is written last, and the former checkpoint removed after that.
     """
     result = {}
     for state in folder.glob("checkpoint-*/trainer_state.json"):

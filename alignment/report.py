@@ -1,4 +1,4 @@
-"""What is told of an alignment: report, plot of reward and divergence, the policy's card."""
+"""Outputs of an alignment: report, plot of reward and divergence, the policy's card."""
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
@@ -70,12 +70,12 @@ def write_again(folder: Path) -> tuple[Path, Group]:
 
 
 def evaluations(folder: Path) -> list[dict[str, Any]]:
-    """Return a line for each evaluation of an alignment."""
+    """A line for each evaluation of an alignment."""
     return read_lines(folder / "metrics.jsonl")
 
 
 def summary(result: Mapping[str, Any], folder: Path) -> Group:
-    """Return what a terminal shows of an alignment that has ended."""
+    """The terminal's summary of an alignment that has ended."""
     headings = {
         "": "",
         "step": "step",
@@ -181,7 +181,7 @@ def learnt_card(result: Mapping[str, Any], promise: Promise) -> str:
 
 
 def _public_name(base: str) -> str:
-    """A base's name on a hub; empty for a folder, whose name is nobody's business."""
+    """A base's name on a hub; empty for a folder, whose name is private."""
     return base if is_of_hub(base) and not Path(base).exists() else ""
 
 

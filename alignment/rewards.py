@@ -2,8 +2,8 @@
 
 A private reward is right about answers like those that people judged, and a policy that climbs it
 leaves those: to length without end, to words that happen to have large weights, to whatever noise
-has made attractive. Guards are fitted to the reference's own answers to public prompts, so they
-touch nobody's data and cost no privacy:
+has made attractive. Guards are fitted to the reference's own answers to public prompts, so they use
+no private data and have no privacy cost:
 
 - **centred**: of each prompt the mean reward of the reference's answers is taken off, so that a
   prompt whose answers all score high is worth no more than another;
@@ -13,12 +13,12 @@ touch nobody's data and cost no privacy:
   reference's mean for the prompt; ``match`` takes off what length alone explains of the reward of
   the reference's answers (least squares on log words, within prompts), so that longer is no better;
 - **pessimism**: of language models it takes off Γ standard deviations of the last rounds' rewards
-  (``alignment.iterates``); of linear heads Γ·‖φ − φ̄‖ in the norm of (Σ + λI)⁻¹, as in equation 9 of
-  Chowdhury et al. on label-private rewards, so that directions which the reference hardly ever
+  (``alignment.iterates``); of linear heads Γ·‖φ − φ̄‖ in the norm of (Σ + λI)⁻¹, as in equation 9
+  of Chowdhury et al. on label-private rewards, so that directions which the reference hardly ever
   writes are not climbed. There Σ is of the judgements. Those are private here, so Σ is of the
-  reference's answers to public prompts, φ̄ their mean for the prompt and λ the mean of Σ's diagonal;
-  the norm is counted in its mean over those answers. It says how unusual an answer is, and is no
-  confidence bound.
+  reference's answers to public prompts, φ̄ their mean for the prompt and λ the mean of Σ's
+  diagonal; the norm is counted in its mean over those answers. It says how unusual an answer is,
+  and is no confidence bound.
 
 An ensemble over noise seeds of one release is impossible: there is one release, and every further
 one costs another ε. Noise drawn anew on top of it is independent of the error that it has.
@@ -53,14 +53,14 @@ class AnswerReward:
     """The reward of a model folder, for any number of answers at a time.
 
     The texts go to the model as `murmuration score` gives them to it: its own templating, and no
-    tokens of whoever wrote the answers. One that is too long for a language model's reward is worth
-    as little as the worst of those that it is given with: to go on for ever must not pay, and one
+    tokens from the answers' writer. One that is too long for a language model's reward is worth as
+    little as the worst of those that it is given with: to go on for ever must not pay, and one
     answer must not end a run.
 
     Attributes:
-        model: what it is of.
-        too_long: how many answers were, so far.
-        iterates: of a language model, where they were asked for.
+        model: the reward model.
+        too_long: the number of answers so far that were too long.
+        iterates: of a language model, if requested.
     """
 
     def __init__(self, model: RewardModel | SavedReward) -> None:
@@ -69,8 +69,9 @@ class AnswerReward:
 
     @classmethod
     def load(cls, folder: str | Path, *, iterates: bool = False) -> "AnswerReward":
-        """From RUN/model, of a language model with the run's ``iterates`` if they are asked for;
-        raises InputError if it is not a reward, or they are not there."""
+        """Load RUN/model, for a language model with the run's ``iterates`` if requested; raises
+        InputError if it is not a reward, or they are missing.
+        """
         result = cls(RewardModel.load(folder))
         if iterates and result.model.features is None:
             result.iterates = Iterates.beside(folder)
@@ -78,13 +79,13 @@ class AnswerReward:
 
     @property
     def tells_unusual(self) -> bool:
-        """Return whether it can say how unusual an answer is."""
+        """True if it can measure how unusual an answer is."""
         return self.model.features is not None or self.iterates is not None
 
     def unusual(
         self, prompts: Sequence[str], answers: Sequence[str], place_R: np.ndarray
     ) -> "_Unusual | Disagreement":
-        """Return what says how unusual an answer is beside these of the reference, if it can."""
+        """The measure of how unusual an answer is, compared with these of the reference."""
         if self.model.features is not None:
             return _Unusual(self.model.features, prompts, answers, place_R)
         assert self.iterates is not None  # or it cannot
@@ -119,7 +120,7 @@ class AnswerReward:
 
 @dataclass(frozen=True)
 class Guards:
-    """How a reward is kept from being gamed.
+    """Guards of a reward against reward hacking.
 
     Attributes:
         clip: whether centred rewards are clipped to the reference's range.
@@ -162,8 +163,8 @@ class GuardedReward:
 
     Attributes:
         low, high: the range of these answers' centred rewards, after length and pessimism.
-        slope: what ``match`` takes off for each unit of log words.
-        clipped: how many answers were beyond the range so far, and how many there were.
+        slope: the deduction of ``match`` per unit of log words.
+        clipped: the number of answers beyond the range so far, and of all.
     """
 
     def __init__(
@@ -205,7 +206,7 @@ class GuardedReward:
         self.clipped = self.seen = 0
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """As `Scores`; of the prompts that guards were fitted to.
+        """As `Scores`, for the prompts that guards were fitted to.
 
         Raises:
             InputError: another prompt.
@@ -234,7 +235,7 @@ def _log_words(texts: Sequence[str]) -> np.ndarray:
 
 
 class _Unusual:
-    """How far features lie from the reference's for the prompt, in the mean of its own answers."""
+    """The distance of features from the mean of the reference's own answers to the prompt."""
 
     def __init__(
         self,

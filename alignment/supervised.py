@@ -1,8 +1,8 @@
 """Supervised fine-tuning before a reward is climbed: on public demonstrations, with our templating.
 
-What is learnt is the next token of each answer, its end included, after its prompt, whose tokens
-are not scored: the mean over the tokens of a step. LoRA layers are trained, in θ's units as by
-`preference.language.policy_fit`, and saved as an adapter. A policy that is trained on top of an
+The model is trained on the next token of each answer, its end included, after its prompt, whose
+tokens are not scored: the mean over the tokens of a step. LoRA layers are trained, in θ's units as
+by `preference.language.policy_fit`, and saved as an adapter. A policy that is trained on top of an
 adapter is saved whole, so that it needs neither the base nor this folder to be where it was.
 
 It is post-processing like what follows: demonstrations must be public, their answers as much as
@@ -34,10 +34,10 @@ Rows = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Supervised:
-    """How demonstrations are learnt.
+    """The settings of training on demonstrations.
 
     Attributes:
-        source: where they are from; empty for none.
+        source: of the demonstrations; empty for none.
         epochs: passes over them.
         batch: of a step.
         rate: the largest step, in θ's units.
@@ -77,15 +77,15 @@ def supervise(
     state: Path,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> tuple[np.ndarray, float]:
-    """θ after all steps, (D,), and the last pass's loss in nats a token.
+    """θ after all steps, (D,), and the last pass's loss in nats per token.
 
     Args:
-        base: moved to that θ; with LoRA layers and a task that says the next token.
+        base: moved to that θ; with LoRA layers and a causal task.
         rows: prompts and answers; at least one.
-        how: how long, in which steps.
+        how: the settings.
         seed: of their order.
-        state: where it is written after each pass, to be gone on with; its folder is there.
-        progress: is told steps done, and how many there are.
+        state: the file of the state after each pass, for resuming; its folder must exist.
+        progress: is called with the number of steps done, and of all.
 
     Raises:
         InputError: an answer does not fit into the context, or a step is not finite.
@@ -141,8 +141,9 @@ def _keep(
 def _gradient(
     base: LanguageBase, tokens: Tokens, taken_N: np.ndarray
 ) -> tuple[torch.Tensor, float]:
-    """That of the mean loss of a step's answers at the θ that was put, (D,), at most of length one;
-    and that loss, in nats a token."""
+    """The gradient of the mean loss of a step's answers at the θ that was put, (D,), clipped to
+    length one; and that loss, in nats per token.
+    """
     scored_N = scored_tokens(tokens, taken_N)
     scored, loss = int(scored_N.sum()), 0.0
     length_N = tokens.lengths_T[taken_N]

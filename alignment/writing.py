@@ -1,4 +1,4 @@
-"""What an alignment or a comparison puts on the disk, and one line of an error where it cannot.
+"""Files of an alignment or a comparison, and one line of an error if they cannot be written.
 
 Legend: T prompts, N answers to each.
 """
@@ -27,7 +27,7 @@ def writing(place: Path | str) -> Iterator[None]:
 
 
 def read_lines(file: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file of `json_lines`.
+    """The rows of a file of `json_lines`.
 
     A line ends at a line feed alone: a text may have other characters that end lines elsewhere.
     """
@@ -40,12 +40,12 @@ def answer_lines(
     answers_TN: Sequence[Sequence[str]],
     mark: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
-    """Return answers as lines of a file that `comparisons.comparison.read_answers` reads.
+    """Answers as lines of a file that `comparisons.comparison.read_answers` reads.
 
     Args:
         prompts: public ones.
         answers_TN: to each prompt as many as there are.
-        mark: what each line says of the runs behind the model.
+        mark: entries of each line about the runs behind the model.
     """
     return json_lines(
         {"prompt": prompt, "response": answer, **mark}

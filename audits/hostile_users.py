@@ -32,12 +32,12 @@ _CHAT = [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}
 
 
 def who_of(rows: Sequence[Cells]) -> dict[str, object]:
-    """Return the cells that say who judged, of the first row that has any."""
+    """The cells with the user, of the first row that has any."""
     return next((mine for row in rows if (mine := {k: row[k] for k in row if k in _WHO})), {})
 
 
 def changed(cell: object, change: Change, column: str = "") -> object:
-    """Return a cell, or a row, with all its leaves changed but those that say who judged."""
+    """A cell, or a row, with all leaves changed except those with the user."""
     if isinstance(cell, Mapping):
         return {k: v if k in _WHO else changed(v, change, str(k)) for k, v in cell.items()}
     if isinstance(cell, list | tuple):
@@ -46,7 +46,7 @@ def changed(cell: object, change: Change, column: str = "") -> object:
 
 
 def renamed(rows: Sequence[Cells], spell: Callable[[object], object]) -> list[object]:
-    """Return rows whose user is spelled otherwise, wherever that stands."""
+    """The rows with the user's id spelled by ``spell``, wherever it occurs."""
 
     def visit(cell: object) -> object:
         if isinstance(cell, Mapping):
@@ -69,22 +69,21 @@ def _numbers(spell: Callable[[float], object]) -> Hostile:
 
 
 def _with(**cells: object) -> Hostile:
-    """Return a user whose rows have further cells, or others in these columns."""
     return lambda rows: [{**row, **cells} for row in rows]
 
 
 def _others(**cells: object) -> Hostile:
-    """Return a user whose rows say who judged, and these cells alone."""
+    """A user whose further rows have the user's id and these cells alone."""
     return lambda rows: [*rows, *({**who_of(rows), **cells} for _ in rows)]
 
 
 def _only(*values: object) -> Hostile:
-    """Return a user with these values where rows should be, beside the good ones."""
+    """A user with these values in place of rows, beside the good ones."""
     return lambda rows: [*values, *rows, *values]
 
 
 def _spelled(spell: Callable[[object], object]) -> Hostile:
-    """Return a user whose every second row spells their id in another way."""
+    """A user whose id has another spelling in every second row."""
     return lambda rows: [
         *renamed(rows[::2], lambda who: who),
         *renamed(rows, spell),
@@ -152,7 +151,6 @@ def _all_alike(rows: Sequence[Cells]) -> list[object]:
 
 
 def _alike_ids(rows: Sequence[Cells]) -> list[object]:
-    """Give all ids of messages, items and records one value."""
     return [changed(row, lambda k, v: "same" if k.lower().endswith("id") else v) for row in rows]
 
 
@@ -192,7 +190,7 @@ def _line(*lines: bytes) -> Hostile:
 
 
 def _within(before: bytes, after: bytes) -> Hostile:
-    """Return a user whose lines are good ones between other bytes."""
+    """A user whose lines are good ones between other bytes."""
     return lambda rows: [before + json.dumps(row).encode() + after for row in rows]
 
 

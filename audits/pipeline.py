@@ -1,24 +1,25 @@
-"""Audits of whole runs: canary users between everybody else's steps, from file to released model.
+"""Audits of whole runs with canary users, from file to released model.
 
 A run is a real one: judgements in a file, the ServerApp's training over nodes of the ClientApp,
 sampler, clip, noise, ledger, saved model. Its users are canaries: each judges one pair of words
-that nobody else mentions, so that their gradient, far longer than the clip norm, lies in a
+that no other user mentions, so that their gradient, far longer than the clip norm, lies in a
 direction that only they use. With linear rewards the words hash to two features of their own; of a
-policy see `audits.policy_pipeline`. A coin of the auditor's decides for each canary whether
-they are there (or, where users are replaced, which of two answers they gave). The attacker is
+policy see `audits.policy_pipeline`. The auditor includes each canary at random (or, where users are
+replaced, chooses one of two answers at random). The attacker is
 
-- *white-box*: sees all models that were sent to nodes and the one that was released; from their
-  differences the noisy sum of each round, and of that the likelihood ratio of the sampled mixture;
+- *white-box*: sees all models that were sent to nodes and the one that was released; their
+  differences give the noisy sum of each round, and that the likelihood ratio of the sampled
+  mixture;
 - *black-box*: sees the released model.
 
 Two bounds from the same runs. **One run** (Steinke, Nasr and Jagielski 2023): guesses about the
-canaries of one run, valid whatever their outcomes have to do with each other. **Pooled**: canaries
-do not touch each other's features, so each is a trial of its own of the pair "with this user,
-without them", and all trials of all runs are taken together; that assumes that the run treats
-directions independently, which is what adding independent noise to each coordinate does.
+canaries of one run, valid whatever the dependence between their outcomes. **Pooled**: canaries have
+disjoint features, so each is a separate trial of the pair "with this user, without them", and all
+trials of all runs are pooled; that assumes that the run treats directions independently, which is
+what adding independent noise to each coordinate does.
 
-However much leaks, an attacker who never errs shows no more than a ceiling that follows from the
-number of guesses or trials. Runs claim less than that, or no bound could refute them.
+Even an attacker who never errs cannot show more than a ceiling that follows from the number of
+guesses or trials. Runs claim less than that, or no bound could refute them.
 
 Legend: M canaries, T rounds, D dimensions.
 """
@@ -84,7 +85,7 @@ class Watching(LocalGrid):
     models: dict[int, np.ndarray]
 
     def push_messages(self, messages_: Iterable[Message]) -> Iterable[str]:
-        """As ever; notes the model."""
+        """Push the messages, and record the model."""
         outgoing = list(messages_)
         for message in outgoing:
             if message.metadata.message_type.startswith("train"):
@@ -95,7 +96,7 @@ class Watching(LocalGrid):
 
 
 class Learner(Protocol):
-    """What a run with canaries learns, and how an attacker reads that."""
+    """The model of a run with canaries, and an attacker's reading of it."""
 
     @property
     def pairs(self) -> Sequence[tuple[str, str]]:
@@ -104,25 +105,27 @@ class Learner(Protocol):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Return the settings of the run, beside those that all such runs share."""
+        """The settings of the run, beside those that all such runs share."""
         ...
 
     @property
     def base(self) -> Model | None:
-        """Return what takes the place of what the settings name, if anything."""
+        """The model used in place of the one that the settings name, or None."""
         ...
 
     def seen(self, before_D: np.ndarray, noisy_D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what a round shows of each canary, from its model and its noisy sum in clip norms.
+        """The observations of a round about each canary, from its model and its noisy sum in clip
+        norms.
 
-        How far the sum goes along a direction of their own, (M,), and how far they move that if
-        they are asked, (M,), at most 1.
+        The sum's component along each canary's own direction, (M,), and the canary's contribution
+        to it if sampled, (M,), at most 1.
         """
         ...
 
     def released(self, folder: Path) -> tuple[np.ndarray | None, np.ndarray]:
-        """θ of a saved model, (D,) float64, or None: its rounds are not looked at; and by how much
-        it prefers the first of each canary's words, (M,)."""
+        """θ of a saved model, (D,) float64, or None if its rounds are not used; and its preference
+        for the first of each canary's words, (M,).
+        """
         ...
 
 
@@ -156,7 +159,9 @@ class LinearRewards:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What an attacker made of a run's canaries: who was in, and scores that grow with it."""
+    """An attacker's view of a run's canaries: which were included, and scores that grow with
+    inclusion.
+    """
 
     in_M: np.ndarray
     white_M: np.ndarray
@@ -164,7 +169,7 @@ class Outcome:
     claimed: float
 
     def correct(self, score_M: np.ndarray, guesses: int) -> int:
-        """Return how many guesses are right: "in" for the highest scores, "out" for the lowest."""
+        """The number of correct guesses: "in" for the highest scores, "out" for the lowest."""
         order = np.argsort(score_M, kind="stable")
         half = guesses // 2
         return int(self.in_M[order[-half:]].sum() + (~self.in_M[order[:half]]).sum())
@@ -201,7 +206,7 @@ def run_canaries(
 ) -> Outcome:
     """One run with canaries; ``number`` is its place among the runs of the audit.
 
-    ``grid`` may be one on which something goes wrong.
+    ``grid`` may be one with a fault.
     """
     source, pairs = derived(task.source, "pipeline", number), learner.pairs
     in_M = source.stream("canaries in").random(len(pairs)) < 0.5
@@ -265,7 +270,7 @@ def _directions(pairs: tuple[tuple[str, str], ...]) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def _runs(task: Task) -> tuple[Outcome, ...]:
-    """As many runs as it takes for so many trials."""
+    """All runs needed for the task's number of trials."""
     return tuple(run_canaries(task, n) for n in range(max(1, 2 * task.trials // _CANARIES)))
 
 
@@ -283,7 +288,7 @@ def pooled(task: Task, outcomes: Iterable[Outcome], *, white: bool) -> Measured:
 
 
 def guesses_about(canaries: int) -> int:
-    """Return how many guesses are made about the canaries of one run."""
+    """The number of guesses about the canaries of one run."""
     return int(_GUESSED * canaries)
 
 

@@ -5,8 +5,8 @@ of GPT-2's kind with random layers, all of it trained, on judgements of two word
 likelihoods under a policy and its reference.
 
 Directions of users are not orthogonal in a language model: they share its layers, and a model moves
-with everybody who was in it. What is a canary's own are the two rows of the head for the next token
-that belong to their words. With answers of one word nobody else's gradient is anything there: what
+with all users in it. What is a canary's own are the two rows of the head for the next token that
+belong to their words. With answers of one word no other user's gradient has a component there: what
 all words share of a log-likelihood, the sum over the vocabulary, is the same of both answers and
 cancels in their difference. The head begins at zero, as a new one does, so that a first gradient
 lies in these rows alone; with the noise in the head more and more of it lies in the layers below.
@@ -15,12 +15,12 @@ there: he computes it at the model that was sent.
 
 How long that is depends on all canaries, through the model. So outcomes are not independent, and
 the bound is that of one run, which does not need them to be (Steinke, Nasr and Jagielski 2023). The
-black-box attacker asks the released policy how much likelier the one word is than the other.
+black-box attacker queries the released policy for the log-ratio of the two words.
 
-Of a base that somebody has, canaries cannot have words to themselves. There the base writes their
-answers itself, drawn at a high temperature: text that nobody else wrote, that touches nobody's
-data, and that is unlikely enough for a model to show that it has learnt it (Mitchell et al. 2026).
-The attacker is black-box: he asks how much likelier the one answer has become than the other.
+With an existing base, canaries cannot have words of their own. There the base writes their answers
+itself, drawn at a high temperature: text that no user wrote, that involves no user's data, and that
+is unlikely enough for a model to show that it has learnt it (Mitchell et al. 2026). The attacker is
+black-box, and uses the change of the log-ratio of the two answers.
 
 Legend: M canaries, D trained parameters, V words, H width.
 """
@@ -154,7 +154,9 @@ class Policy:
         return (moved_D / unit_D.double()).numpy(), self.preferred(folder)
 
     def preferred(self, folder: Path) -> np.ndarray:
-        """By how much the first of each canary's answers is likelier, in nats, (M,)."""
+        """The log-likelihood of the first of each canary's answers less that of the other, in nats,
+        (M,).
+        """
         likelihood = SavedLikelihood.load(folder)
         first_M, other_M = (
             likelihood.score([PROMPT] * self.canaries, [pair[side] for pair in self.pairs])
@@ -204,7 +206,7 @@ class WrittenPolicy(Policy):
         }
 
     def released(self, folder: Path) -> tuple[None, np.ndarray]:
-        """By how much more the first answers are likelier than before."""
+        """The increase of the first answers' log-likelihood ratio by training."""
         return None, self.preferred(folder) - self.preferred(self.folder)
 
 
@@ -214,10 +216,10 @@ def _flat(base: LanguageBase) -> torch.Tensor:
 
 @contextmanager
 def tiny_policy(canaries: int, epsilon: float) -> Iterator[Policy]:
-    """A policy of so many canaries for a run at ``epsilon``, whose base is there within.
+    """A policy of ``canaries`` canaries for a run at ``epsilon``, whose base exists inside.
 
     Raises:
-        InputError: there is no transformers.
+        InputError: transformers is not installed.
     """
     with tempfile.TemporaryDirectory() as name:
         policy = Policy(Path(name), canaries, epsilon)
@@ -274,7 +276,7 @@ def _run(task: Task, grid: Callable[..., Watching]) -> Outcome:
 def audit_policy(
     task: Task, *, white: bool = True, grid: Callable[..., Watching] = Watching
 ) -> Measured:
-    """One run of a policy, with a canary for each trial; ``grid`` as of `run_canaries`."""
+    """Audit one run of a policy, with a canary for each trial; ``grid`` as of `run_canaries`."""
     return one_run(task, _run(task, grid), white=white)
 
 
@@ -297,7 +299,9 @@ def written_policy(task: Task) -> Iterator[WrittenPolicy]:
 
 
 def audit_texts(task: Task, grid: Callable[..., Watching] = Watching) -> Measured:
-    """One run of a policy whose canaries' answers its base wrote; ``grid`` as of `run_canaries`."""
+    """Audit one run of a policy whose canaries' answers its base wrote; ``grid`` as of
+    `run_canaries`.
+    """
     with written_policy(task) as policy:
         return one_run(task, run_canaries(task, 0, grid, learner=policy), white=False)
 

@@ -2,12 +2,12 @@
 rows hold, changes how others' rows are read.
 
 Others are ordinary users whose texts begin alike and name no prompt. The canary is one of the
-hostile users (`audits.hostile_users`): the one whose presence moves the exact sum of everybody's
+hostile users (`audits.hostile_users`): the one whose presence moves the exact sum of all users'
 clipped gradients most, which the attacker computes beforehand. Then each trial is a whole run, from
 a file with or without the canary to the model that it publishes, and the attacker projects that
 model on this difference, which is all that Gaussian noise leaves to be known (Neyman and Pearson).
-Everybody is asked in the only round, so what one user can do is what one clipped vector can, and no
-more: if the canary decides how others are read, the difference is that of many.
+All users take part in the only round, so one user's effect is bounded by one clipped vector: if the
+canary decides how others are read, the difference is that of many.
 """
 
 import json
@@ -41,7 +41,7 @@ _BEGIN = " ".join(["When I have some money left at the end of a month I like to"
 
 
 def rows_of(user: str) -> list[dict[str, str]]:
-    """Return rows with which nothing is wrong."""
+    """Valid rows of a user."""
     return [
         {
             "user_id": user,
@@ -53,12 +53,12 @@ def rows_of(user: str) -> list[dict[str, str]]:
 
 
 def others() -> list[dict[str, str]]:
-    """Return the rows of everybody but the canary."""
+    """The rows of all users except the canary."""
     return [row for user in range(_OTHERS) for row in rows_of(f"user {user}")]
 
 
 def published(folder: Path, rows: Sequence[object], epsilon: float, seed: int) -> np.ndarray:
-    """Return θ, (D,), of the model that a run on these rows publishes.
+    """θ, (D,), of the model that a run on these rows publishes.
 
     Raises:
         InputError: the run is refused.
@@ -98,7 +98,7 @@ def _written(path: Path, rows: Sequence[object]) -> str:
 
 
 def canaries() -> dict[str, list[object]]:
-    """Return the rows of hostile users by name: of those who are one user, and not several."""
+    """The rows of hostile users, by name; only of those that are read as one user."""
     users: dict[str, list[object]] = {}
     with tempfile.TemporaryDirectory() as name:
         for hostile, rows_from in HOSTILE.items():
@@ -114,8 +114,8 @@ def canaries() -> dict[str, list[object]]:
 
 
 def moved(rows: Sequence[object]) -> np.ndarray:
-    """Return where the exact sum of clipped gradients at zero, in clip norms, leads a model from a
-    file with these rows, (D,).
+    """The direction in which the exact sum of clipped gradients at zero moves a model, in clip
+    norms, for a file with these rows, (D,).
 
     Raises:
         InputError: the file is refused.
@@ -134,8 +134,7 @@ def moved(rows: Sequence[object]) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def worst_canary() -> tuple[str, list[object], np.ndarray]:
-    """Return the hostile user who moves the sum most, by name, with their rows, and by how much
-    they move it, (D,)."""
+    """The hostile user with the largest effect on the sum: name, rows, and effect, (D,)."""
     without_D = moved(others())
     users = canaries()
     moves = {canary: moved([*others(), *rows]) - without_D for canary, rows in users.items()}
@@ -144,7 +143,7 @@ def worst_canary() -> tuple[str, list[object], np.ndarray]:
 
 
 def audit_reader(task: Task) -> Measured:
-    """Return what attacks on whole runs show of whether the worst canary is there."""
+    """Measure attacks on whole runs that test whether the worst canary is present."""
     _, rows, apart_D = worst_canary()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,4 +1,4 @@
-"""All audits in turn, and the page that tells of them: `templates/audits.md`."""
+"""All audits in turn, and their page: `templates/audits.md`."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ _SAME = {Adjacency.ZERO_OUT: Adjacency.ADD_REMOVE, Adjacency.REPLACE_LABELS: Adj
 
 
 def audit_row(name: str, target: Target, task: Task, seed: int) -> Row:
-    """One audit, as it is printed and written."""
+    """The row of one audit, as it is printed and written."""
     started = time.monotonic()
     measured = target.measure(task)
     return {
@@ -81,7 +81,7 @@ def failed(audits: Sequence[Mapping[str, Any]], faults: Sequence[Mapping[str, An
 
 
 def page(audits: Sequence[Row], faults: Sequence[Row], seed: int, confidence: float) -> str:
-    """Return the Markdown page."""
+    """The Markdown page."""
     return _PAGE.render(
         audits=audits,
         faults=faults,

@@ -1,4 +1,4 @@
-"""What ``murmuration audit`` can audit, by name: pipelines, and what rooms bring beside them."""
+"""The targets of ``murmuration audit``, by name: pipelines, and those of plug-ins."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ TARGETS: dict[str, Target] = {
 
 
 def seeded_faults() -> Mapping[str, Fault]:
-    """Return mechanisms that were broken on purpose, which audits must catch."""
+    """Mechanisms with deliberate faults, which audits must catch."""
     return {
         name: fault
         for point in brought("murmuration.faults").values()

@@ -35,7 +35,7 @@ def option_of(field: "Field[Any]", **more: Any) -> Any:
 
 
 def _with_choices(words: str, choices: list[str]) -> str:
-    """Return what help says of an option, with the names that it takes."""
+    """An option's help, with the names that it takes."""
     if all(re.search(rf"\b{re.escape(choice)}\b", words) for choice in choices):
         return words
     before, default, after = words.partition("[default")
@@ -70,7 +70,7 @@ DataConfig = Annotated[
 
 
 def row_parameters(*without: str) -> list[inspect.Parameter]:
-    """Return a command's parameters by which rows are declared, but for some."""
+    """A command's parameters that declare rows, without some."""
     result = []
     for field in row_fields(*without):
         annotation = Annotated[type(field.default) | None, option_of(field)]
@@ -97,10 +97,10 @@ def located(source: str | None, split: str | None, config: str | None) -> str | 
 
 
 def declared_rows(options: Mapping[str, Any]) -> tuple[str, Schema]:
-    """Return the columns and the schema that options of ``row_parameters`` declare.
+    """The columns and the schema that options of ``row_parameters`` declare.
 
     Raises:
-        InputError: they make no sense.
+        InputError: they are not consistent.
     """
     columns, declared = stated_rows(options)
     return columns, Schema.of({option(name)[2:]: value for name, value in declared.items()})

@@ -41,9 +41,9 @@ def agent(
 ) -> None:
     """Answer a node's requests, within its owner's policy.
 
-    A row that cannot be used is left out, and reported here; its user and all others stay.
+    A row that cannot be used is skipped, and reported here; its user and all others stay.
 
-    Runs until you end it. Start it as a user who alone can read the data, and not as the
+    Runs until you end it. Start it as the only system user that can read the data, and not as the
     SuperNode's user; give the SuperNode's node-config nothing but agent="SOCKET".
     """
     logging.basicConfig(

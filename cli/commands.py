@@ -19,7 +19,7 @@ _LISTED = {
         "run": "Train a private reward model, or a language model with --task.",
         "tune": "Choose settings privately, within one epsilon.",
         "rank": "Rank items by people's votes, with privacy for each voter.",
-        "survey": "Ask a crowd privately what its judgements are like.",
+        "survey": "Release private statistics of users' judgements.",
     },
     "Look ahead": {
         "data": "Look at judgements before a budget is spent.",
@@ -34,7 +34,7 @@ _LISTED = {
     },
     "Check and share": {
         "report": "Write the report of a run again, or compare runs.",
-        "ledger": "Show a ledger, verify it, and say what was spent.",
+        "ledger": "Show a ledger, verify it, and compute the privacy spent.",
         "audit": "Attack mechanisms: lower bounds on epsilon, beside the claim.",
         "export": "Write a model to a folder to be shared, or to a hub.",
     },
@@ -70,8 +70,7 @@ _LOADING = frozenset(
 
 
 def imported(name: str) -> click.Command:
-    """Return the command of a name: what a room calls so, a function or a ``typer.Typer`` of
-    several commands."""
+    """The command of a name: a function, or a ``typer.Typer`` of several commands."""
     place = brought("murmuration.commands").get(name)
     if place is None:
         raise InputError(

@@ -57,7 +57,7 @@ def doctor(
     folder: Folder,
     wait: Annotated[float, typer.Option(help="seconds to wait. Until all is well")] = 0.0,
 ) -> None:
-    """Say what is reachable, registered and version-matched; exit 1 if something is not."""
+    """Check that everything is reachable, registered and of matching versions; exit 1 if not."""
     findings = examine_until_well(folder, wait)
     width = max(len(finding.what) for finding in findings)
     for finding in findings:

@@ -1,7 +1,7 @@
-"""``murmuration ledger``: what a ledger holds, whether it is whole, and what it comes to.
+"""``murmuration ledger``: show a ledger, verify its hash chain, and compute its epsilon.
 
-Of a run, or of an owner's agent. Looking changes nothing, and is possible while it is written;
-``--events`` writes the events of a run for whoever would rather ask another accountant.
+It may be a run's or an owner's agent's. Reading changes nothing, and is possible while it is
+written; ``--events`` writes the events of a run for another accountant.
 """
 
 import sys
@@ -46,11 +46,11 @@ def ledger(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a ledger, verify it, and say what was spent.
+    """Show a ledger, verify it, and compute the privacy spent.
 
     Exits with status 1 if it is not whole. Without --events nothing is written. Keep the head
-    elsewhere: whoever can bring back an older copy of a whole folder can bring back its ledger, and
-    --expect is what shows that.
+    elsewhere: if an older copy of the whole folder, ledger included, is put back, only --expect
+    shows it.
     """
     if every:
         if expect:

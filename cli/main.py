@@ -1,7 +1,7 @@
 """The command line: ``murmuration COMMAND``.
 
 Commands live in files of their own, and a file is imported when its command is called: help and
-versions are told at once. Whatever a user can mend ends in one line on stderr and a nonzero exit;
+versions are shown at once. Whatever a user can mend ends in one line on stderr and a nonzero exit;
 results go to stdout, progress to stderr.
 """
 
@@ -48,7 +48,7 @@ class _Commands(TyperGroup):
         super().__init__(**{**settings, "commands": listed})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """As Typer; a command may go by another name, too."""
+        """As Typer's; a command may have another name, too."""
         return super().get_command(ctx, ALIASES.get(cmd_name, cmd_name))
 
     def resolve_command(
@@ -58,7 +58,7 @@ class _Commands(TyperGroup):
         return name, imported(ALIASES.get(name, name)) if name else None, rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        """As Typer; what is wrong with options may quote names of files that a shell filled in."""
+        """As Typer's; errors about options may quote file names that a shell filled in."""
         try:
             return super().invoke(ctx)
         except click.NoSuchOption as error:

@@ -59,12 +59,12 @@ ReportTo = Annotated[
 
 
 def help_of(name: str) -> str:
-    """Return the help of a setting without its default, for a command that has another."""
+    """A setting's help without its default, for a command with another default."""
     return _HELP[name].partition("[default")[0].strip()
 
 
 def meaning(name: str) -> str:
-    """Return the sentence that a setting's help begins with, for a command that adds its own."""
+    """The first sentence of a setting's help, for a command that adds its own."""
     return f"{help_of(name).partition('. ')[0].removesuffix('.')}."
 
 
@@ -93,7 +93,7 @@ def add_parameters(
     Args:
         command: a function with ``**`` keywords.
         parameters: keyword-only ones.
-        before: the keyword-only parameter before which help has them; by default all.
+        before: the keyword-only parameter before which help lists them; by default all.
     """
     signature = inspect.signature(command)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]

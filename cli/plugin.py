@@ -1,4 +1,4 @@
-"""What the command line brings itself (``murmuration.privacy.plugins``)."""
+"""The plug-in of the command line (``murmuration.privacy.plugins``)."""
 
 _FOLDERS = {
     "": ("agent", "audit", "data", "deploy", "ledger", "privatize", "report", "run"),

@@ -38,7 +38,7 @@ class _StrategyName(click.Choice):
 
 
 def of_setting(name: str, **more: Any) -> Any:
-    """Return the option of a setting; keywords are typer's."""
+    """The option of a setting; keywords are typer's."""
     if name == "strategy":
         more |= {"click_type": _StrategyName(list(of_strategies()))}
     if name in ("strategy", "task"):
@@ -49,7 +49,7 @@ def of_setting(name: str, **more: Any) -> Any:
 
 
 def setting_parameters() -> list[inspect.Parameter]:
-    """Return a command's parameters for all settings of a simulation, ordered by their panels."""
+    """A command's parameters for all settings of a simulation, ordered by their panels."""
     return [
         _parameter(field, of_setting(field.name, rich_help_panel=panel_of(field)))
         for field in of_simulations()
@@ -57,7 +57,7 @@ def setting_parameters() -> list[inspect.Parameter]:
 
 
 def parameters_of(fields: "Iterable[Field[Any]]") -> list[inspect.Parameter]:
-    """Return a command's parameters for what is declared like settings, and is none of a run."""
+    """A command's parameters for fields that are declared like settings but belong to no run."""
     return [_parameter(field, option_of(field)) for field in fields]
 
 
@@ -92,7 +92,7 @@ class RunCommand(TyperCommand):
         )
 
     def get_help(self, ctx: click.Context) -> str:
-        """Return help as of any command, on what most runs, and those named, need."""
+        """The help, limited to what most runs and the named strategy and task need."""
         return self._help(ctx, self._shown(ctx.params))
 
     def _show_all(self, ctx: click.Context, _: click.Parameter, asked: bool) -> None:
@@ -108,7 +108,7 @@ class RunCommand(TyperCommand):
         return super().get_help(ctx)
 
     def _shown(self, given: Mapping[str, Any]) -> set[str]:
-        """Return the names of what most runs need, and the strategy and the task that are named."""
+        """The names of settings that most runs, the named strategy and the task need."""
         settings = DECLARED.values()
         shown = {*self.COMMON, *(field.name for field in settings if about(field).common)}
         if strategy := given.get("strategy"):
@@ -120,7 +120,6 @@ class RunCommand(TyperCommand):
 
     @staticmethod
     def _unusable(strategy: str | None) -> set[str]:
-        """Return the names of settings that the strategy named cannot use."""
         if strategy is None:
             return set()
         from murmuration.strategies import registry

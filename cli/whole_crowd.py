@@ -1,4 +1,4 @@
-"""What the commands have in common that ask the whole crowd once, and train no model."""
+"""Commands that release one sum over all users, and train no model."""
 
 import warnings
 from collections.abc import Callable
@@ -39,7 +39,7 @@ _UNUSED = {
 
 
 def add_settings(command: Callable[..., Any], strategy: str, *without: str) -> None:
-    """Give a command the settings of a strategy but for some; it takes them as keywords."""
+    """Give a command the settings of a strategy, except some, as keywords."""
     names = {field.name for field in of_strategy(strategy)} - {*_UNUSED, *without}
     add_parameters(command, [each for each in setting_parameters() if each.name in names])
 

@@ -12,12 +12,12 @@ from typing import Any
 import tomli_w
 
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.theorems import Mechanism
 from murmuration.research.plugin import BRINGS
 from murmuration.strategies import registry
-from murmuration.strategies.config import SETTINGS, RunConfig
+from murmuration.strategies.config import SETTINGS
 from murmuration.strategies.settings.catalogue import panel_of
 from murmuration.strategies.settings.declaration import PANELS, about, option
-from murmuration.strategies.spec import Sums
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, PYPROJECT = ROOT / "docs" / "reference" / "settings.md", ROOT / "pyproject.toml"
@@ -40,11 +40,9 @@ def _lines() -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for strategy in registry.OURS:
         rounds = " or ".join(map(str, strategy.rounds)) or "any"
-        own = RunConfig(strategy=strategy.name, adjacency=min(strategy.adjacencies).value)
-        masks, grid = (
-            "yes" if strategy.sums_of(own) >= what else "no"
-            for what in (Sums.ON_A_GRID, Sums.WITH_DISCRETE_NOISE)
-        )
+        own = strategy.settings()
+        discrete = strategy.adds(Mechanism.DISCRETE_GAUSSIAN, own)
+        masks, grid = ("yes" if can else "no" for can in (strategy.masks(own), discrete))
         under = ", ".join(a.value for a in Adjacency if a in strategy.adjacencies)
         under = under if strategy.name != "nonprivate" else "none"
         where = " (in a checkout)" if strategy.name in BRINGS["murmuration.strategies"] else ""

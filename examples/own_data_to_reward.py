@@ -1,6 +1,6 @@
 """From a file of judgements to a reward model that scores answers.
 
-    python examples/own_data_to_reward.py                               # a synthetic crowd
+    python examples/own_data_to_reward.py                               # synthetic users
     python examples/own_data_to_reward.py mine.jsonl public-test.jsonl  # your own
 
 Rows are `user_id, prompt, chosen, rejected`. The second file holds judgements that are public: the

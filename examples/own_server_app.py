@@ -1,11 +1,11 @@
 """A Flower ServerApp of your own around one of our strategies, with a model that is saved.
 
-    python examples/own_server_app.py --out runs/own-server-app
+python examples/own_server_app.py --out runs/own-server-app
 
-The strategy is an ordinary `flwr.serverapp.Strategy`. The plan fixes who is sampled, how gradients
-are clipped, the noise and the account of it; the ledger is on disk before any noise is drawn. Nodes
-run our ClientApp unchanged. Two of them, hosting the embedded population, are in this process here;
-in a Flower app name the object that `server_app` returns in `[tool.flwr.app.components]`.
+The strategy is an ordinary `flwr.serverapp.Strategy`. The plan fixes the sampling, the clipping,
+the noise and the accounting; the ledger is on disk before any noise is drawn. Nodes run our
+ClientApp unchanged. Two of them, hosting the embedded population, are in this process here; in a
+Flower app name the object that `server_app` returns in `[tool.flwr.app.components]`.
 """
 
 import argparse

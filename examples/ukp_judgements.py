@@ -1,18 +1,18 @@
-"""From the public UKPConvArg1 corpus to files of judgements: who found which argument convincing.
+"""From the public UKPConvArg1 corpus to files of judgements of arguments.
 
     git clone --depth 1 https://github.com/UKPLab/acl2016-convincing-arguments
     python examples/ukp_judgements.py acl2016-convincing-arguments --out ukp
 
 The first argument is a clone of the authors' repository, or its zip. The corpus is of Habernal and
-Gurevych (ACL 2016), CC BY 4.0: crowd workers compared arguments for one side of 32 debates. Texts
-are strangers' opinions on contested questions; they may offend.
+Gurevych (ACL 2016), CC BY 4.0: crowd workers compared arguments for one side of 32 debates. The
+texts are opinions on contested questions; they may offend.
 
 Workers are put into groups by a hash of their ids, so that the files are the same for everybody:
 
     train.jsonl    seven tenths of the workers, 12 debates
     test.jsonl     a tenth of the workers, the same debates
     gold.jsonl     two tenths more, the same debates: for a reward that judges, without privacy
-    unseen.jsonl   what the workers of test.jsonl said of four debates more
+    unseen.jsonl   judgements by the workers of test.jsonl of four more debates
 
 Rows are `user_id, prompt, chosen, rejected` and, of two that are equally convincing, `tie`. Worker
 ids are replaced by numbers; reasons and times are left out.
@@ -43,7 +43,7 @@ Row = dict[str, object]
 
 
 def xml_files(source: Path) -> dict[str, bytes]:
-    """Return the corpus's files by their names, from a clone or a zip of the repository."""
+    """The corpus's files by name, from a clone or a zip of the repository."""
     if source.is_dir():
         files = sorted(source.glob(f"**/{FOLDER}/*.xml"))
         return {file.name: file.read_bytes() for file in files}
@@ -57,7 +57,7 @@ def xml_files(source: Path) -> dict[str, bytes]:
 
 
 def judgements(name: str, content: bytes) -> Iterator[tuple[str, Row | None]]:
-    """Yield each worker's id and what they judged; None of texts that are empty or equal.
+    """Yield each worker's id and judgement; None for texts that are empty or equal.
 
     Raises:
         ValueError: the file is not as the corpus's files are.
@@ -90,12 +90,12 @@ def judgements(name: str, content: bytes) -> Iterator[tuple[str, Row | None]]:
 
 
 def group_of(worker: str) -> str:
-    """Return which file a worker's judgements of the twelve debates go to."""
+    """The file for a worker's judgements of the twelve debates."""
     return GROUPS.get(int(sha256(worker.encode()).hexdigest(), 16) % 10, "train")
 
 
 def files_of(corpus: dict[str, bytes]) -> tuple[dict[str, list[Row]], int]:
-    """Return rows by file, and how many judgements were left out."""
+    """Rows by file, and the number of judgements left out."""
     rows: dict[str, list[tuple[str, Row]]] = {name: [] for name in FILES}
     left_out = 0
     for name, content in corpus.items():

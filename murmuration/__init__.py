@@ -1,11 +1,11 @@
-"""Learn what a crowd prefers without learning what anyone in it prefers.
+"""Learn preferences of many users with user-level differential privacy.
 
-``train`` makes a run; before, ``data`` looks at judgements and ``plan`` says what a run will cost;
+``train`` makes a run; before, ``data`` looks at judgements and ``plan`` computes the cost of a run;
 ``privatize`` randomizes labels; ``compare`` runs strategies side by side. ``Run`` is a finished run
-and ``RewardModel`` what it has learnt, which ``score`` uses. Rooms that are there bring more names;
-``__all__`` has all. What cannot be used is an ``InputError``, in one line. Within ``online()`` a
-hub may be asked for what a folder names. Everything else is internal: it may change from one
-version to the next.
+and ``RewardModel`` its model, which ``score`` uses. Installed packages add more names; ``__all__``
+has all. Bad input raises an ``InputError``, of one line. Within ``online()`` models that a folder
+names may be fetched from a hub. Everything else is internal: it may change from one version to the
+next.
 
     import murmuration as mm
     mm.plan(epsilon=3, delta=1e-5, rounds=200, cohort=500, users=4800)["noise_multiplier"]

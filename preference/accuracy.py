@@ -1,4 +1,4 @@
-"""How often a model is right about judgements, by what it says of each.
+"""The accuracy of a model on judgements, from its logits.
 
 Taken on differences of what a model says, where two equal texts tie exactly.
 
@@ -28,10 +28,10 @@ class Accuracy:
         by_user: mean over users of each user's mean; NaN without any.
         users: users with a judgement that is not a tie.
         judgements: judgements that are not ties.
-        chance: what guessing comes to, as a mean over judgements; NaN without any.
-        loss: of models that say the next token, where `judgements` are tokens: the mean
-            cross-entropy in nats; NaN for a reward.
-        share_U: what ``by_user`` is the mean of.
+        chance: the accuracy of guessing, as a mean over judgements; NaN without any.
+        loss: of causal language models, for which `judgements` are tokens: the mean cross-entropy
+            in nats; NaN for a reward.
+        share_U: each user's share, of which ``by_user`` is the mean.
         judged_U: the number of judgements (or tokens) that each of these shares is of.
     """
 
@@ -48,8 +48,9 @@ class Accuracy:
     def of_users(
         cls, right_U: Any, judged_U: Any, chance: float, loss: float = math.nan
     ) -> "Accuracy":
-        """Make it of how many of each user's judgements (or tokens) are right, and of how many: two
-        arrays, or two tensors, (U,)."""
+        """From each user's number of correct judgements (or tokens) and number of all: two arrays,
+        or two tensors, (U,).
+        """
         there_U = judged_U > 0
         judged = int(judged_U.sum())
         if not judged:
@@ -68,8 +69,7 @@ class Accuracy:
 
 
 def float32_of(theta_D: np.ndarray | torch.Tensor) -> np.ndarray:
-    """Return a float32 copy: arrays from a network buffer are read-only, and a trainer changes its
-    own."""
+    """A float32 copy, which the caller may change: arrays from a network buffer are read-only."""
     if torch.is_tensor(theta_D):
         theta_D = theta_D.detach().cpu().numpy()
     return np.array(theta_D, dtype=np.float32)
@@ -78,8 +78,8 @@ def float32_of(theta_D: np.ndarray | torch.Tensor) -> np.ndarray:
 def accuracy_by(
     logits_R: torch.Tensor, y_R: torch.Tensor, start_U: torch.Tensor, kind: Kind, width: int
 ) -> Accuracy:
-    """Return the accuracy of logits: of pairs, and of the best of several; of a ranking, its first
-    place; of thumbs as `_accuracy_of_thumbs` has it.
+    """Accuracy of logits: for pairs and best-of-several of the preferred response, for rankings of
+    the first place, for thumbs as in `_accuracy_of_thumbs`.
 
     A judgement is right when the preferred response scores highest, and right in part, one over
     their number, when several score exactly the same. Judgements in which several responses are
@@ -97,16 +97,16 @@ def accuracy_by(
 def right_by_user(
     logits_R: torch.Tensor, y_R: torch.Tensor, start_U: torch.Tensor, kind: Kind, width: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return of how many judgements of each user logits are right, and how many are no ties.
+    """Each user's number of correct judgements and number of judgements without a tie.
 
-    Both are (U,) float64; arguments, and what is right, are as of `accuracy_by`, but for thumbs.
+    Both are (U,) float64. Arguments, and which judgements count as correct, are as of
+    `accuracy_by`; thumbs are not taken.
     """
     right_J, decided_J, _ = _marks(logits_R, y_R, kind, width)
     return _by_user(right_J, start_U), _by_user(decided_J.double(), start_U)
 
 
 def _by_user(figure_J: torch.Tensor, start_U: torch.Tensor) -> torch.Tensor:
-    """Return each user's sum, (U,) float64."""
     counts_U = start_U.diff()
     user_J = torch.repeat_interleave(torch.arange(len(counts_U)), counts_U)
     zeros_U = torch.zeros(len(counts_U), dtype=torch.float64)
@@ -116,7 +116,9 @@ def _by_user(figure_J: torch.Tensor, start_U: torch.Tensor) -> torch.Tensor:
 def _marks(
     logits_R: torch.Tensor, y_R: torch.Tensor, kind: Kind, width: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return how right each judgement is, 0 of a tie, which are no ties, and what guessing gets."""
+    """For each judgement: its correctness (0 for a tie), whether it has no tie, and the accuracy of
+    guessing.
+    """
     logits_JW, y_JW = logits_R.view(-1, width), y_R.view(-1, width)
     there_JW = torch.isfinite(y_JW)
     if kind == "ranking":
@@ -135,11 +137,12 @@ def _marks(
 
 
 def _accuracy_of_thumbs(reward_J: np.ndarray, y_J: np.ndarray, start_U: np.ndarray) -> Accuracy:
-    """Return how often what a user liked scores higher than what that same user did not.
+    """Accuracy of thumbs: how often a response that a user liked scores above one that the same
+    user disliked.
 
-    Over all such pairs of a user, equal scores half; so no offset enters, which nobody could know
-    of people who were not trained on. Users without thumbs of both kinds are left out, and the
-    pooled mean weights users by how many thumbs they gave.
+    The mean is over all such pairs of a user, with equal scores counted half. So no per-user offset
+    enters, which would be unknown for users who were not trained on. Users without thumbs of both
+    kinds are left out, and the pooled mean weights users by their number of thumbs.
     """
     share_U, thumbs_U = [], []
     for first, end in pairwise(start_U.tolist()):

@@ -1,19 +1,19 @@
-"""What names a base: what somebody gives with `--base`, and what a saved model calls the one it
-needs, by which it is found again.
+"""Names of bases: the one given with `--base`, and the one in a saved model, by which its base is
+found again.
 
-A model's folder is passed on, so it must not tell where this machine keeps things. A base from a
-hub goes by its name there. One in a folder goes by the way from the model to it, or, where that way
-leads through the top of the file system, by its last name alone (`./base`). Both look like paths,
-so that nobody takes them for a hub's. Its digest stands beside the name: another model under the
-same name is refused.
+A model's folder is passed on, so it must not reveal this machine's paths. A base from a hub goes by
+its name there. One in a folder goes by the way from the model to it, or, where that way leads
+through the top of the file system, by its last name alone (`./base`). Both look like paths, so that
+they cannot be mistaken for a hub's. Its digest stands beside the name: another model under the same
+name is refused.
 
-A name on a hub that stands in a file is the word of whoever wrote the file: the hub is not asked
-for it (`preference.online`), and what this machine has of it is taken.
+A hub's name in a file was chosen by the file's author: the hub is not asked for it
+(`preference.online`), and only this machine's copy is used.
 
-What somebody gives when the model is loaded (`--base`) is taken. Otherwise the base is looked for,
-in this order, in the folders that `MURMURATION_BASES` names, where the name leads from the model,
-where the run that the model lies in says, and where the name leads from the working directory.
-Absolute paths, which other programs write down, are taken as they are.
+A base given when the model is loaded (`--base`) is used. Otherwise the base is looked for, in this
+order, in the folders that `MURMURATION_BASES` names, where the name leads from the model, where the
+run that the model lies in says, and where the name leads from the working directory. Absolute
+paths, which other programs write down, are taken as they are.
 """
 
 import json
@@ -35,7 +35,7 @@ _TOP = 2  # parts of /home or /tmp: a way through there tells of this machine
 
 
 def resolve_base(path: str) -> str:
-    """Return an existing folder's absolute path, or a hub name as it is.
+    """An existing folder's absolute path, or a hub name unchanged.
 
     ``smollm2`` and GGUF files are converted into a folder of the cache first, if they were not yet.
 
@@ -53,8 +53,9 @@ def resolve_base(path: str) -> str:
 
 
 def name_for(path: str, folder: Path) -> str:
-    """Return what a model that is saved in ``folder`` calls its base at ``path``; hubs' names
-    stay."""
+    """The name by which a model saved in ``folder`` refers to its base at ``path``; hubs' names
+    stay.
+    """
     if (public := _public_name(path)) or not Path(path).is_absolute():
         return public or path
     base, here = os.path.realpath(path), os.path.realpath(folder)
@@ -65,13 +66,12 @@ def name_for(path: str, folder: Path) -> str:
 
 
 def last_name(path: str) -> str:
-    """Return a folder by its last name, as `./base`; hubs' names and packaged models' stay."""
+    """A folder as its last name, such as `./base`; names of hubs and packaged models stay."""
     local = Path(path).is_absolute() or path.startswith((".", "~"))
     return _public_name(path) or (f"./{Path(path).name}" if local else path)
 
 
 def _public_name(path: str) -> str:
-    """Return the name of what a hub's cache or a package holds; empty for any other folder."""
     return hub_name(Path(path)) or (SMOLLM2 if is_packaged(Path(path)) else "")
 
 
@@ -93,13 +93,13 @@ def without_folders(text: str) -> str:
 
 
 def place_of(name: str, folder: Path, *, given: str = "", digest: str = "") -> str:
-    """Return where the base is that a model in ``folder`` calls so: an absolute path, or what is
-    given.
+    """Find the base that a model in ``folder`` names: its absolute path, or ``given`` if that is a
+    name on a hub.
 
     Args:
         name: of the base.
         folder: of the model.
-        given: the base that somebody names instead, a folder or a hub's name; empty: nobody does.
+        given: the base to use instead, a folder or a hub's name; empty: none is given.
         digest: SHA-256 of the base, for the message; empty: not known.
 
     Raises:
@@ -137,7 +137,7 @@ def _places(name: str, folder: Path) -> Iterator[Path]:
 
 
 def _recorded(folder: Path) -> Path | None:
-    """Return what a run wrote down beside its model, for itself."""
+    """The path of the base that a run recorded beside its model."""
     try:
         result = json.loads(read_regular(folder.resolve().parent / "base.json"))["path"]
     except (OSError, ValueError, KeyError, TypeError):

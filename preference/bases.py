@@ -1,4 +1,4 @@
-"""What is learnt on, by its description: the one place that names the kinds of models.
+"""Models by their configs: the one place that names the kinds of models.
 
 Other rooms bring more, by kind and task (`privacy.plugins`).
 
@@ -32,7 +32,7 @@ KINDS = {
 
 
 def base_of(config: Mapping[str, Any], weights: bool = True) -> Model:
-    """Return the model that a description names.
+    """The model that a config describes.
 
     Args:
         config: as of `Model.to_config`.

@@ -1,4 +1,4 @@
-"""Names of what can be learnt, and of what: light to import, for whoever only offers them."""
+"""Names of tasks, features and losses; light to import."""
 
 import re
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class Words:
         rows: what users have.
         examples: what a gradient is averaged over.
         revealed: what a model without privacy may tell.
-        shared: what a crowd as a whole does that a model may tell.
+        shared: what a model may reveal about all users together.
     """
 
     rows: str
@@ -78,12 +78,12 @@ WORDS = {
 
 
 def in_words(text: str, task: str) -> str:
-    """Return a sentence about judgements as one about what users have."""
+    """The sentence about judgements, in the task's word for what users have."""
     return text.replace("judgement", "text") if task == "text" else text
 
 
 def of_rows(text: str) -> str:
-    """Return a sentence about users as one about rows, each declared to be a user."""
+    """The sentence about users, as one about rows, each declared to be a user."""
     text = text.replace("User-level", "Row-level").replace(
         "one user, with all their judgements,", "one row"
     )

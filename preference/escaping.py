@@ -1,4 +1,4 @@
-"""What files, models and other machines wrote, before a terminal or a log shows it.
+"""Escaping of text from files, models and other machines, before a terminal or a log shows it.
 
 Such text may hold what moves a terminal's cursor, sets its clipboard, hides what stands before it,
 or looks like another line of a log. `escaped` is for one line, `visible` for whole texts: what they
@@ -16,12 +16,12 @@ _IN_TEXTS = frozenset("\n\t\u200c\u200d")
 
 
 def escaped(text: str) -> str:
-    """Return a text in one line: whatever is no visible character or plain space is escaped."""
+    """The text in one line: everything except visible characters and plain spaces is escaped."""
     return _ODD.sub(lambda found: _plain(found[0], False), text)
 
 
 def visible(text: str) -> str:
-    """Return a text of several lines: controls, marks of direction and half characters are escaped.
+    """A text of several lines with control characters, direction marks and lone surrogates escaped.
 
     Line ends, tabs, blanks of all kinds and joiners stay.
     """
@@ -35,7 +35,7 @@ def _plain(one: str, in_text: bool) -> str:
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger of a name; what it is given is logged in one line."""
+    """The logger of this name; each of its messages is logged in one line."""
     log = logging.getLogger(name)
     log.addFilter(_in_one_line)
     return log

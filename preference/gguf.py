@@ -34,12 +34,12 @@ _PACKAGED = re.compile(rf"{SMOLLM2}-[0-9a-f]{{16}}")
 
 
 def is_gguf(path: str) -> bool:
-    """Return whether a base's name is that of a GGUF file, or of the packaged one."""
+    """True if a base's name is that of a GGUF file, or of the packaged one."""
     return path == SMOLLM2 or path.lower().endswith(_SUFFIX)
 
 
 def converted(path: str) -> Path:
-    """Return the folder of a GGUF file's model; it is made if it is not in the cache.
+    """The folder of a GGUF file's model; it is made if it is not in the cache.
 
     Args:
         path: of the file, or ``smollm2``.
@@ -65,12 +65,12 @@ def converted(path: str) -> Path:
 
 
 def is_packaged(folder: Path) -> bool:
-    """Return whether a folder is that of the packaged model, made by ``converted``."""
+    """True if ``converted`` made this folder from the packaged model."""
     return folder.parent.name == "models" and bool(_PACKAGED.fullmatch(folder.name))
 
 
 def origin_of(folder: Path) -> dict[str, str]:
-    """Return ``name``, ``license`` and ``sha256`` of the GGUF file that a folder was made from.
+    """The ``name``, ``license`` and ``sha256`` of the GGUF file that a folder was made from.
 
     Empty for a folder that was not made from one.
     """
@@ -82,9 +82,9 @@ def origin_of(folder: Path) -> dict[str, str]:
 
 
 def _packaged() -> Path:
-    """Return where the package of the extra `smollm` has its file.
+    """The model file in the package of the extra `smollm`.
 
-    It is found and not imported: its own code needs llama.cpp.
+    The package is located and not imported: its own code needs llama.cpp.
     """
     spec = find_spec(_PACKAGE)
     for place in (spec and spec.submodule_search_locations) or ():

@@ -17,12 +17,12 @@ _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
 
 @dataclass(frozen=True)
 class SaveOptions:
-    """What is written beside a model, and whether over another.
+    """Files written beside a model, and whether a former one is replaced.
 
     Attributes:
         card: becomes README.md.
         overwrite: whether a saved model that is there is replaced.
-        beside: is given the folder that is written, and gives more files by name.
+        beside: from the folder that is written to further files by name.
     """
 
     card: str = ""
@@ -48,12 +48,12 @@ def replace_folder(
 ) -> None:
     """Let ``write`` fill a new folder, and put it in the place of ``folder``.
 
-    ``check_former`` raises InputError if what is there is not a model: never removes anything else.
-    The former model is removed when the new one is in its place, on disk, and not before.
+    ``check_former`` raises InputError if the existing folder is not a model: nothing else is ever
+    removed. The former model is removed when the new one is in its place, on disk, and not before.
 
     Raises:
         InputError: something is there already, and ``overwrite`` is false or it is not a model.
-        OSError: it cannot be written. What was there is there still.
+        OSError: it cannot be written. The former folder is unchanged.
     """
     place = Path(folder).absolute()
     if place.exists() or place.is_symlink():
@@ -76,10 +76,11 @@ def replace_folder(
 
 
 def _put(new: Path, place: Path) -> Path | None:
-    """Move a folder to its place, and return where what was there is now; None if nothing was.
+    """Move a folder to its place; returns the new path of the former one, or None if there was
+    none.
 
-    Linux exchanges the two in one step. Elsewhere, and on file systems that cannot, somebody who
-    ends this process between two steps finds the former folder beside its place, as ``.NAME.….old``
+    Linux exchanges the two in one step. Elsewhere, and on file systems that cannot, the former
+    folder is left beside its place, as ``.NAME.….old``, if the process ends between two steps.
     """
     if not place.exists():
         new.rename(place)

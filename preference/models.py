@@ -129,13 +129,13 @@ def pair_model(name: str, link: Link, code: int | None = None) -> PreferenceMode
 
 @dataclass(frozen=True)
 class PreferenceLoss:
-    """Declare a preference model: all that is asked of it anywhere.
+    """A preference model.
 
     Attributes:
         name: of `--model`.
         help: what it is for, after its name, as in "for pairs".
-        scores: what differences of scores are under it, in the plural, as in "log odds".
-        model: its loss and slopes, for judgements of a kind and so many logits each.
+        scores: the name of differences of scores under it, in the plural, as in "log odds".
+        model: its loss and slopes, for judgements of a kind with a number of logits each.
         kinds: of judgements that it is for.
         several: whether judgements may be over more than two responses.
         logistic: whether it is of exponential form, so that labels enter the gradient only in a sum
@@ -243,7 +243,7 @@ LOSSES = Group("murmuration.losses", _check_declared, _OURS)
 
 
 def in_words() -> str:
-    """Return the models of ours by what they are for."""
+    """The models of this package, listed by purpose."""
     names: dict[str, list[str]] = {}
     for loss in _OURS.values():
         names.setdefault(loss.help, []).append(loss.name)
@@ -251,12 +251,12 @@ def in_words() -> str:
 
 
 def models() -> tuple[str, ...]:
-    """Return the names of all models, those of other packages last; none of these is imported."""
+    """The names of all models, those of other packages last; none of these is imported."""
     return (*MODELS, *LOSSES.names())
 
 
 def declared(name: str) -> PreferenceLoss:
-    """Return the declaration of a model.
+    """The declaration of a model.
 
     Raises:
         InputError: an unknown name, or another package's that cannot be used.
@@ -272,7 +272,7 @@ def declared(name: str) -> PreferenceLoss:
 
 
 def find(name: str) -> PreferenceLoss | None:
-    """Return the declaration of a model, if it can be had here."""
+    """The declaration of a model; None if it cannot be used here."""
     try:
         return declared(name)
     except InputError:
@@ -306,7 +306,7 @@ def check_model(name: str, width: int, kind: Kind = "pairs") -> None:
 
 
 def preference_model(name: str, kind: Kind = "pairs", width: int = 1) -> PreferenceModel:
-    """Return the model that `--model` names, for judgements of a kind and W = ``width``.
+    """The model that `--model` names, for judgements of a kind and W = ``width``.
 
     Raises:
         InputError: an unknown name, or a model of pairs for judgements over more than two

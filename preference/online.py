@@ -1,8 +1,8 @@
 """Models of a hub that a file names: a hub is asked only where the person said so.
 
-A folder, a policy or a run's file may come from somebody else. To ask a hub for a name in it would
-tell that hub who has loaded it, with the owner's token, and fetch what its author chose. So such a
-name stands for what is in this machine's cache, and for nothing if that has none of it.
+A folder, a policy or a run's file may come from another person. Asking a hub for a name in it would
+reveal to that hub who has loaded it, with the owner's token, and fetch what its author chose. So
+such a name stands for what is in this machine's cache, and for nothing if that has none of it.
 
     with online():  # on the command line: --online
         RewardModel.load("from-somebody")
@@ -39,14 +39,14 @@ def online() -> AbstractContextManager[None]:
 
 
 def is_online() -> bool:
-    """Return whether a hub may be asked for names that stand in files."""
+    """True if a hub may be asked for names that stand in files."""
     return _online.get()
 
 
 def minilm_folder() -> Path | None:
-    """Return where the package with the weights of `minilm` has them; None if it is not installed.
+    """The folder with the weights of `minilm` in its package; None if it is not installed.
 
-    It is found and not imported: its own code would load sentence-transformers.
+    The package is located and not imported: its own code would load sentence-transformers.
     """
     spec = find_spec(_MINILM_PACKAGE)
     for place in (spec and spec.submodule_search_locations) or ():
@@ -56,8 +56,8 @@ def minilm_folder() -> Path | None:
 
 
 def local(described: Any, folder: Path) -> Any:
-    """Return a description of what is learnt on, from a file in ``folder`` or another machine, with
-    folders of this machine in the place of all names on hubs.
+    """A model's config, from a file in ``folder`` or another machine, with this machine's folders
+    in the place of names on hubs.
 
     Raises:
         InputError: as of ``snapshot``.
@@ -74,13 +74,13 @@ def local(described: Any, folder: Path) -> Any:
 
 
 def is_of_hub(name: str) -> bool:
-    """Return whether only a hub's cache, or a hub, can have what is called so."""
+    """True if a name can only be found in a hub's cache or on a hub."""
     packaged = name == MINILM and minilm_folder() is not None
     return is_hub_name(name) and not (packaged or is_gguf(name) or Path(name).is_dir())
 
 
 def snapshot(name: str, folder: Path) -> Path:
-    """Return the folder of a hub's model that a file in ``folder`` names.
+    """The folder of a hub's model that a file in ``folder`` names.
 
     Raises:
         InputError: it is not here and the hub is not to be asked, or the hub does not give it.
@@ -108,6 +108,6 @@ def snapshot(name: str, folder: Path) -> Path:
 
 
 def hub_name(folder: Path) -> str:
-    """Return the name on its hub of a model that lies in a hub's cache; empty for any other."""
+    """The name of a model in a hub's cache, as on its hub; empty for any other folder."""
     result = _SNAPSHOT.fullmatch("/".join(folder.parts[-3:]))
     return result["name"].replace("--", "/") if result else ""

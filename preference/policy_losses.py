@@ -1,7 +1,7 @@
 """Losses of a policy on judgements: preferences straight into a policy, without a reward model.
 
-A policy π says of each response how much likelier it has become than under the reference it began
-from: u = log π(response | prompt) − log π_ref(response | prompt). That stands for a reward,
+For each response a policy π has a log-ratio to the reference that it began from: u = log π(response
+| prompt) − log π_ref(response | prompt). That stands for a reward,
 
     r = β·u                  (DPO), or
     r = β·(exp(u) + u)       (χPO: φ(ratio) = ratio + log ratio, which holds π near its reference),
@@ -56,12 +56,12 @@ _MOST = 30.0  # of log-ratios that are raised to powers of e
 
 
 def dpo_reward(ratio_JK: torch.Tensor, beta: float) -> torch.Tensor:
-    """Return beta·u."""
+    """beta·u."""
     return beta * ratio_JK
 
 
 def chipo_reward(ratio_JK: torch.Tensor, beta: float) -> torch.Tensor:
-    """Return beta·(exp(u) + u)."""
+    """beta·(exp(u) + u)."""
     return beta * (ratio_JK.clamp(max=_MOST).exp() + ratio_JK)
 
 
@@ -76,7 +76,7 @@ def _square(z_J: torch.Tensor, y_J: torch.Tensor, beta: float) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class PolicyObjective:
-    """Declare a loss of a policy: all that is asked of it anywhere.
+    """A loss of a policy.
 
     Attributes:
         name: of `--loss`.
@@ -85,9 +85,8 @@ class PolicyObjective:
         reward: what a log-ratio stands for.
         per_token: whether log-ratios are means over a response's tokens instead of sums.
         clips: whether differences of rewards are clipped at twice `--r-max`.
-        unbiased: whether it takes any number for y, and is linear in it but for what no parameter
-            moves: it is then given what has the truth as its expectation, where labels are
-            randomized.
+        unbiased: whether it takes any number for y, and is linear in it up to terms without
+            parameters: with randomized labels it is then given unbiased estimates of them.
         fitter: of one that is no loss of a judgement: how a policy is fitted to labels that left
             their users randomized, as `strategies.local_label` does it by the other losses.
     """
@@ -132,7 +131,7 @@ OBJECTIVES = Group("murmuration.policy_losses", _check_declared, _OURS)
 
 
 def objective(name: str) -> PolicyObjective:
-    """Return the declaration of a loss.
+    """The declaration of a loss.
 
     Raises:
         InputError: an unknown name, or another package's that cannot be used.
@@ -150,14 +149,12 @@ def objective(name: str) -> PolicyObjective:
 
 @dataclass(frozen=True)
 class PolicyLoss:
-    """A loss, and what it is set by.
+    """A loss with its parameters.
 
     Attributes:
         name: one of `POLICY_LOSSES`, or of another package's.
-        beta: how much reward a log-ratio of one stands for; of `ipo` half the inverse of the margin
-            that is asked for.
-        r_max: what the difference of two rewards is at most is taken to be twice of; of losses
-            that clip.
+        beta: the reward of a log-ratio of one; of `ipo` half the inverse of the target margin.
+        r_max: half the bound on the difference of two rewards; of losses that clip.
 
     Raises:
         InputError: an unknown name, or a number that is not positive.
@@ -193,7 +190,7 @@ class PolicyLoss:
         return reward_JK[:, :1] - reward_JK[:, 1:]
 
     def saturated(self, ratio_JK: torch.Tensor) -> torch.Tensor:
-        """Return which differences are clipped, and have no gradient, (J, W) bool."""
+        """True for each difference that is clipped, and has no gradient, (J, W) bool."""
         return self.logits(ratio_JK).abs() > self.most
 
     def loss(

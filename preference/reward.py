@@ -52,7 +52,7 @@ def rewards_at(
     prompts: Sequence[str],
     responses: Sequence[str],
 ) -> np.ndarray:
-    """Return θ · φ of R prompts with R responses at each θ, (I, R) float64.
+    """θ · φ of R prompts with R responses at each θ, (I, R) float64.
 
     Raises:
         InputError: a text has no finite features (names its row).
@@ -122,7 +122,7 @@ class RewardModel:
         return rewards_at([self.theta_D], self.features, *strings_of(prompts, responses))[0]
 
     def fits(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
-        """Return which of R responses can be read, (R,) bool: all, or `score` says which cannot."""
+        """True for each of R responses, (R,) bool; `score` reports a text that cannot be read."""
         del prompt
         return np.ones(len(response), dtype=bool)
 
@@ -133,7 +133,7 @@ class RewardModel:
         columns: str | Mapping[str, str] = "",
         **declared: bool | int | str,
     ) -> Accuracy:
-        """Return how often the model agrees with judgements. It is exact, and no epsilon covers it.
+        """The model's agreement with judgements. It is exact, and no epsilon covers it.
 
         Args:
             data: judgements, or rows as of ``train``: a path, a data frame, or rows in memory.
@@ -206,7 +206,7 @@ class RewardModel:
 
     @classmethod
     def load_linear(cls, folder: str | os.PathLike, base: str = "") -> "RewardModel":
-        """The same of features with a head alone; arguments and errors as of `load`."""
+        """Load a linear head on features; arguments and errors as of `load`."""
         config = _read_config(Path(folder))
         path = Path(folder) / "model.safetensors"
         try:

@@ -1,4 +1,4 @@
-"""How every saved model is asked for scores: with strings or chat messages, one text or many.
+"""The interface of scoring for all saved models: strings or chat messages, one text or many.
 
 A prompt of messages is written down as in a file of judgements (`preference.data.conversations`).
 Of a response in messages the last one counts: what came before it, thoughts or calls of tools, is
@@ -24,8 +24,7 @@ def scores_of(
     prompt: Text | Sequence[Text],
     response: Text | Sequence[Text],
 ) -> Any:
-    """Return what a model's `score` gives: a float for one prompt and one response, else (R,)
-    float64.
+    """The result of a model's `score`: a float for one prompt and one response, else (R,) float64.
 
     Raises:
         InputError: one of them is one text and the other is many, or what is no text.
@@ -47,7 +46,7 @@ def strings_of(prompts: Sequence[Text], responses: Sequence[Text]) -> tuple[list
 
 
 def _each(text_of: Callable[[Text], str], texts: Sequence[Text], name: str) -> list[str]:
-    """Return texts as strings; InputError says which one is none."""
+    """Texts as strings; InputError says which one is not a text."""
     result: list[str] = []
     for text in texts:
         try:
@@ -87,15 +86,16 @@ def response_text(response: Text) -> str:
 
 
 def _messages(text: object) -> list[Mapping[str, Any]]:
-    """Return chat messages; InputError for what is none, such as an empty cell."""
+    """Chat messages; InputError for anything else, such as an empty cell."""
     if _is_collection(text) and all(isinstance(message, Mapping) for message in text):
         return list(text)
     raise _no_text(text)
 
 
 def is_one(text: object) -> bool:
-    """Return whether this is a string or a conversation, rather than several; InputError for what
-    is none of these."""
+    """True if this is a string or a conversation, False if it is several; InputError for anything
+    else.
+    """
     if isinstance(text, str):
         return True
     if not _is_collection(text):
@@ -104,7 +104,7 @@ def is_one(text: object) -> bool:
 
 
 def _is_collection(text: object) -> TypeGuard[Collection[Any]]:
-    """Return whether it can be a list: that of a data frame or an array can, bytes cannot."""
+    """True if this can be a list: that of a data frame or an array can, bytes cannot."""
     return isinstance(text, Collection) and not isinstance(text, bytes | Mapping)
 
 

@@ -1,4 +1,4 @@
-"""A board of items from people's votes, as programs ask for it."""
+"""The Python function for a leaderboard of items from people's votes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Ranking:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Ranking:
-        """Return the board of a finished run, whose page is written again.
+        """Load the leaderboard of a finished run, and write its page again.
 
         Args:
             folder: of the run, wherever it took place.
@@ -60,26 +60,28 @@ class Ranking:
 
     @cached_property
     def release(self) -> RankingRelease:
-        """Return the noisy sums that everything is computed from."""
+        """The noisy sums from which everything is computed."""
         return released_votes(self.run)
 
     @cached_property
     def board(self) -> Board:
-        """Return the board of all votes."""
+        """The leaderboard of all votes."""
         from murmuration.ranking.board import fit_board
 
         return fit_board(self.release.overall())
 
     @cached_property
     def boards(self) -> tuple[Board, ...]:
-        """Return the board of each category; the only one where there are none."""
+        """The leaderboard of each category; a single one if there are no categories."""
         from murmuration.ranking.board import fit_board
 
         release = self.release
         return tuple(fit_board(release.board(place)) for place in range(len(release.boards)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``murmuration rank --json`` prints: the run's result, the page, the board."""
+        """The output of ``murmuration rank --json``: the run's result, the page, the
+        leaderboard.
+        """
         board = self.board
         best_K, worst_K = board.ranks
         rows = [
@@ -136,10 +138,10 @@ def rank(
     progress: bool | None = None,
     **settings: object,
 ) -> Ranking:
-    """Rank items by people's votes, so that no voter can be read out of the board.
+    """Rank items by people's votes with user-level differential privacy.
 
     All votes of a voter are one bounded vector; the sum of all is released once, with noise, and
-    the board is computed from that.
+    the leaderboard is computed from it.
 
         >>> from murmuration import rank
         >>> votes = [
@@ -156,23 +158,23 @@ def rank(
             models are recognised by the columns model_a and model_b of a table; where each row
             names its own (JSON), by ``format="arena-models"``. Without data and items the embedded
             arena.
-        items: What is voted on, a public list: names, a file with one a line, or a ``.json`` file.
-            Of a Polis conversation (``format="polis"``) its statements but those that moderators
-            rejected, where nothing else is said.
-        items_public: Declare that everything that votes name in the columns model_a and model_b of
-            a file is public, whoever voted on it: these are the items then. Without ``items``.
-        by: The column that says the category of a vote, with ``categories``: a board for each.
+        items: The public list of items: names, a file with one per line, or a ``.json`` file. For a
+            Polis conversation (``format="polis"``) the default is its statements without those that
+            moderators rejected.
+        items_public: Declare that all models named in the columns model_a and model_b of a file are
+            public: these are the items then. Without ``items``.
+        by: The column with the category of a vote, with ``categories``: one leaderboard for each.
         categories: The public list of categories, written like ``items``.
-        out: Folder for the run and the board; without it one of its own below ``runs``.
+        out: Folder for the run and the leaderboard; without it a new one below ``runs``.
         resume: Continue the run in ``out``, with its settings and data.
         runtime: As of ``train``.
         users_per_node: As of ``train``.
         progress: As of ``train``.
         **settings: As of ``train``. ``max_votes`` is the most votes of a voter that count;
-            ``pairing`` says who chose what is compared.
+            ``pairing`` says who chose the pairs.
 
     Returns:
-        The board, and the run that it came from.
+        The leaderboard, and its run.
 
     Raises:
         InputError: a setting or votes that cannot be used; an item or a category that is not on its
@@ -207,7 +209,7 @@ def rank(
 
 
 def _named_models(data: Source | None) -> list[str]:
-    """Return all models that votes between models name, in the order of the alphabet.
+    """All models that votes between models name, sorted.
 
     Raises:
         InputError: the votes are in no file, or not between models.
@@ -227,7 +229,7 @@ def _new_board(
     by: str | None,
     given: dict[str, Any],
 ) -> tuple[Source, str | os.PathLike[str] | Sequence[str]]:
-    """Return the votes and the items of a new board; adds to its settings how votes are read.
+    """The votes and items of a new leaderboard; adds to its settings how votes are read.
 
     Raises:
         InputError: one of them is missing, or cannot be read.
@@ -259,7 +261,7 @@ def _new_board(
 
 
 def _trained(data: Source | None, **given: Any) -> Run:
-    """Return the run; warnings are those of ``train`` that are about votes."""
+    """The run; its warnings are those of ``train`` about votes."""
     notes: list[warnings.WarningMessage] = []
     try:
         with warnings.catch_warnings(record=True) as notes:
@@ -287,7 +289,7 @@ EMBEDDED = "murmuration.ranking.arena:arena"
 
 
 def released_votes(run: Run) -> RankingRelease:
-    """Return what a run released of votes.
+    """The release of a run's votes.
 
     Raises:
         InputError: it is no run of ``rank``.
@@ -309,7 +311,7 @@ def write_page(run: Run) -> Path:
 
 
 def _lacks_users(data: Source | None, given: Mapping[str, Any]) -> bool:
-    """Return whether no column of a table says who voted; what is no table is not looked into."""
+    """True if a table has no column for users; other sources are not examined."""
     named = parse_columns(given.get("columns") or "")
     if not isinstance(data, str | os.PathLike) or given.get("format") or "user_id" in named:
         return False
@@ -336,8 +338,8 @@ def _read_as(data: Source, by: str | None, given: dict[str, Any]) -> None:
 
 
 def _columns_of_all(source: str) -> list[str]:
-    """Return the columns in the head of a table; none where rows or several files have their own,
-    by which one voter would say what others' rows are.
+    """The columns in the header of a table; empty if rows or several files have columns of their
+    own, by which one voter could decide how others' rows are read.
 
     Raises:
         InputError: it cannot be read.

@@ -1,13 +1,13 @@
 """A synthetic arena: votes between items of known strengths, by voters who differ.
 
-A voter's own strength of an item is the crowd's plus a normal deviation, and the voter's votes
-follow Davidson's model: between i and j, with d the difference of the voter's own strengths, i wins
-with probability e^{d/2}/Z and the two tie with ν/Z, where Z = 2 cosh(d/2) + ν. So votes of one
-voter go together. Every vote's pair is drawn, all alike unless ``pairing_KK`` says otherwise, and
-how many votes a voter gives is independent of the taste.
+A voter's own strength of an item is the mean strength plus a normal deviation, and the voter's
+votes follow Davidson's model: between i and j, with d the difference of the voter's own strengths,
+i wins with probability e^{d/2}/Z and the two tie with ν/Z, where Z = 2 cosh(d/2) + ν. So votes of
+one voter go together. Every vote's pair is drawn, all alike unless ``pairing_KK`` says otherwise,
+and a voter's number of votes is independent of their taste.
 
-The *truth* is what a board of infinitely many such voters shows: the fit to the expected votes. It
-is a little flatter than the crowd's strengths, because voters disagree.
+The *truth* is the leaderboard of infinitely many such voters: the fit to the expected votes. It is
+a little flatter than the mean strengths, because voters disagree.
 
 Legend: K items, U voters, V votes, P pairs.
 """
@@ -49,19 +49,19 @@ class Votes:
 
 @dataclass(frozen=True, eq=False)
 class Arena:
-    """Items, voters, and how they vote.
+    """Items, voters, and a model of their votes.
 
     Attributes:
-        voters: how many.
-        items: how many are voted on.
-        seed: which arena.
+        voters: their number.
+        items: their number.
+        seed: of the arena.
         points: the standard deviation of the items' strengths, in points of the Elo scale.
         taste: that of a voter's own deviation from them, for each item, in the same points.
         median_votes, votes_spread, most_votes: numbers of votes of a voter are
             round(median · exp(spread · normal)), limited to 1 … most.
-        tie: ν, how likely ties are: ν/(2 + ν) between equals.
-        pairing_KK: how likely each pair is to be shown: symmetric, nothing on the diagonal, any
-            scale; None where all are alike.
+        tie: ν; the probability of a tie between equals is ν/(2 + ν).
+        pairing_KK: the relative frequency of each pair: symmetric, with a zero diagonal; None: all
+            equal.
 
     Raises:
         ValueError: a parameter is out of range.
@@ -95,7 +95,7 @@ class Arena:
 
     @cached_property
     def crowd_K(self) -> np.ndarray:
-        """Strengths in the crowd's eyes, in logits, (K,): normal quantiles in random order."""
+        """Mean strengths over all voters, in logits, (K,): normal quantiles in random order."""
         levels_K = (np.arange(self.items) + 0.5) / self.items
         ordered_K = stats.norm.ppf(levels_K) * self.points / ELO_PER_UNIT
         return np.random.default_rng([self.seed, 0]).permutation(ordered_K)
@@ -110,7 +110,7 @@ class Arena:
         return weights_P / weights_P.sum()
 
     def votes(self, draw: int = 0) -> Votes:
-        """Return the votes of all voters; of another ``draw``, those of others of their kind."""
+        """The votes of all voters; another ``draw`` has other voters of the same distribution."""
         rng = np.random.default_rng([self.seed, 1, draw])
         normal_U = rng.standard_normal(self.voters)
         wanted_U = np.round(self.median_votes * np.exp(self.votes_spread * normal_U))
@@ -130,7 +130,7 @@ class Arena:
         return Votes(voter_V, first_V, second_V, outcome_V)
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """Return the votes as rows `user_id, prompt, chosen, rejected, tie`, grouped by voter."""
+        """The votes as rows `user_id, prompt, chosen, rejected, tie`, grouped by voter."""
         votes, names = self.votes(), self.names
         columns = (votes.voter_V, votes.first_V, votes.second_V, votes.outcome_V)
         listed = zip(*(c.tolist() for c in columns), strict=True)
@@ -145,7 +145,7 @@ class Arena:
             }
 
     def truth(self) -> Strengths:
-        """Return what a board of infinitely many such voters shows."""
+        """The leaderboard of infinitely many such voters."""
         points_Q, weights_Q = np.polynomial.hermite_e.hermegauss(64)
         weights_Q = weights_Q / weights_Q.sum()
         # Two deviations differ by a normal with √2 times the standard deviation of one.
@@ -166,7 +166,7 @@ class Arena:
 
 
 def arena() -> Iterator[dict[str, object]]:
-    """Return the votes of the default arena; the data source `murmuration.ranking.arena:arena`."""
+    """The votes of the default arena; the data source `murmuration.ranking.arena:arena`."""
     return Arena().rows()
 
 

@@ -1,6 +1,6 @@
-"""A board: strengths with intervals, ranks and chances of winning, from one noisy release.
+"""A leaderboard: strengths with intervals, ranks and win probabilities, from one noisy release.
 
-All of it is post-processing of the release, and costs nobody anything further.
+All of it is post-processing of the release, without further privacy cost.
 
 Legend: K items.
 """
@@ -36,15 +36,15 @@ _FALSE_ALARMS = 1e-3
 
 @dataclass(frozen=True)
 class Meeting:
-    """A vote between two items, as a board foresees it.
+    """The predicted outcome of a vote between two items.
 
     Attributes:
         win: the probability that the first wins if one of them does.
         low, high: its interval.
         tie: the probability of a tie.
-        points: by how much the first is stronger, on the Elo scale.
+        points: the strength of the first less that of the second, on the Elo scale.
         points_error: half of the interval of ``points``.
-        apart: whether one of them is better beyond doubt, as the rank ranges have it.
+        apart: whether one of them is significantly better, as in the rank ranges.
     """
 
     win: float
@@ -58,19 +58,19 @@ class Meeting:
 
 @dataclass(frozen=True, eq=False)
 class Board:
-    """Strengths of items, as far as one noisy release tells them.
+    """Strengths of items, estimated from one noisy release.
 
     Attributes:
-        name: of the category; empty where there is one board alone.
+        name: of the category; empty if there is only one leaderboard.
         items: their names.
         scores_K: strengths with mean zero, in logits.
         covariance_KK: of them, by sampling of voters and noise together.
         tie: ν of Davidson's model; 0 where there were no ties.
-        votes, voters: how many, with noise.
-        sway: by how many points the net scores of one voter can move an item at most, to first
-            order.
+        votes, voters: their noisy numbers.
+        sway: the most points that the net scores of one voter can move an item, to first order.
         impossible: items that won, or lost, more votes net than they can have been in if pairs came
-            up as declared. Then the model of the strengths is wrong, and nobody is told apart.
+            up as declared. Then the model of the strengths is wrong, and no difference is
+            significant.
         voted_K: whether an item was in more votes than noise makes; pairs that are drawn alike are
             known to be voted on.
     """
@@ -103,7 +103,9 @@ class Board:
 
     @cached_property
     def better_KK(self) -> np.ndarray:
-        """Return whether the item of the row is better beyond doubt, at 95 % for all pairs."""
+        """True where the row's item is significantly better than the column's, at 95 %
+        simultaneously for all pairs.
+        """
         if self.impossible:
             return np.zeros_like(self.covariance_KK, dtype=bool)
         return told_apart(self.scores_K, self.covariance_KK, CONFIDENCE)
@@ -114,15 +116,16 @@ class Board:
         return rank_ranges(self.better_KK)
 
     def wins(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the probability that the item of the row wins against that of the column, if one
-        of them does, and both ends of its 95 % interval, (K, K) each."""
+        """The probability that the row's item wins against the column's, given that one of them
+        does, and both ends of its 95 % interval, (K, K) each.
+        """
         difference_KK = self.scores_K[:, None] - self.scores_K
         error_KK = _Z * difference_std(self.covariance_KK)
         low_KK, high_KK = difference_KK - error_KK, difference_KK + error_KK
         return special.expit(difference_KK), special.expit(low_KK), special.expit(high_KK)
 
     def between(self, first: str, second: str) -> Meeting:
-        """Return who would win between two items.
+        """The predicted outcome between two items.
 
         Raises:
             KeyError: there is no such item.
@@ -145,7 +148,7 @@ class Board:
 
 
 def _z(outside: float) -> float:
-    """Return how many standard deviations are exceeded, on both sides, with this probability."""
+    """The two-sided normal quantile that is exceeded with this probability."""
     return -float(special.ndtri(outside / 2))
 
 
@@ -153,7 +156,7 @@ _Z = _z(1.0 - CONFIDENCE)
 
 
 def fit_board(release: RankingRelease) -> Board:
-    """Return the board of a release of one board; always finite, and a function of the release.
+    """Fit the leaderboard of a release with one; always finite, and a function of the release.
 
     Raises:
         ValueError: the release has several boards.
@@ -187,8 +190,9 @@ def fit_board(release: RankingRelease) -> Board:
 
 
 def _impossible(release: RankingRelease, votes: float) -> tuple[str, ...]:
-    """Return items that won, or lost, more votes net than they were in, were all pairs voted on
-    alike; by chance and noise none is, but in one of a thousand boards."""
+    """The items whose net wins exceed the votes that they were in, if all pairs were equally
+    frequent; by chance and noise this happens in one of a thousand leaderboards.
+    """
     if release.pairing != "public":
         return ()
     items = len(release.items)
@@ -203,7 +207,7 @@ def _impossible(release: RankingRelease, votes: float) -> tuple[str, ...]:
 
 
 def _voted(release: RankingRelease) -> np.ndarray:
-    """Return whether each item was in more votes than noise makes, (K,)."""
+    """True for each item in more votes than noise alone makes, (K,)."""
     items = len(release.items)
     if release.pairing == "public":
         return np.ones(items, dtype=bool)
@@ -212,7 +216,8 @@ def _voted(release: RankingRelease) -> np.ndarray:
 
 
 def _dispersion(release: RankingRelease, votes: float) -> float:
-    """Return how many times as large as by independent votes the variance of net scores is, at
-    equal strengths; at least one. The prior weighs as much against noisy sums."""
+    """The ratio of the variance of net scores to that of independent votes at equal strengths; at
+    least one. It scales the prior's weight against noisy sums.
+    """
     sampled = max(float(release.variance_BK[0].sum()), 2 * votes)
     return (sampled + len(release.items) * release.noise.net**2) / (2 * votes)

@@ -78,18 +78,18 @@ class Strengths:
 def strengths(
     net_K: np.ndarray, pairs_KK: np.ndarray, *, ridge: float, ties: float | None = None
 ) -> Strengths:
-    """Return the strengths that make sums of votes likeliest.
+    """Fit the strengths of maximum penalized likelihood to sums of votes.
 
     Args:
-        net_K: wins minus losses of each item; what no votes on these pairs can give counts as far
-            as some can.
-        pairs_KK: how often each pair was voted on, ties included: symmetric, not negative, nothing
-            on the diagonal.
+        net_K: wins minus losses of each item; impossible values are moved to the nearest possible
+            along the line from the model's expectation.
+        pairs_KK: the number of votes on each pair, ties included: symmetric, not negative, with a
+            zero diagonal.
         ridge: positive; added to the negative log-likelihood is ridge · (‖θ‖² + log² ν)/2.
-        ties: how many votes were ties; None where votes have none.
+        ties: the number of ties; None if votes have none.
 
     Raises:
-        ValueError: the table is no table of counts, or the ridge is not positive.
+        ValueError: the table is not one of counts, or the ridge is not positive.
     """
     if not ridge > 0:
         raise ValueError(f"the ridge must be positive, got {ridge}")
@@ -114,11 +114,11 @@ def strengths(
 def _possible_share(
     net_K: np.ndarray, fitted_K: np.ndarray, theta_K: np.ndarray, pairs_KK: np.ndarray
 ) -> float:
-    """Return how far net scores can be followed, from those that a model expects, without leaving
-    what votes can give: 1 where they can be reached.
+    """The largest share of the way from the expected net scores to the given ones that votes can
+    produce: 1 if they can be reached.
 
-    Some items together can win no more from the others than there are votes between the two. It is
-    looked at for the strongest one, two, … by ``theta_K``: along these grows what is too much.
+    A set of items can win no more from the others than there are votes between them. This is
+    checked for the strongest one, two, … items by ``theta_K``, where the excess is largest.
     """
     order = np.argsort(-theta_K, kind="stable")
     among_K = pairs_KK[np.ix_(order, order)].cumsum(axis=0).cumsum(axis=1).diagonal()
@@ -131,17 +131,17 @@ def _possible_share(
 
 
 def denoised(pairs_KK: np.ndarray, votes: float, std: float) -> tuple[np.ndarray, float]:
-    """Return an estimate of a table of counts from a noisy one, none negative and ``votes`` in all,
-    and the standard deviation of what is still wrong with a count.
+    """Estimate a table of counts from a noisy one, with no negative count and ``votes`` in all; and
+    the standard deviation of the remaining error of a count.
 
-    Counts are shrunk towards their mean, by the more the less they differ by than noise does (James
-    and Stein's estimator, positive part), then projected: all are lowered by the same number and
-    those below zero set to it, which is the nearest such table by least squares. To set negative
-    ones to zero alone would add to the total, and so shrink all strengths.
+    Counts are shrunk towards their mean, more strongly the smaller their spread is compared with
+    the noise (James and Stein's estimator, positive part), then projected: all are lowered by the
+    same number and those below zero set to it, which is the nearest such table by least squares.
+    Setting only the negative ones to zero would add to the total, and so shrink all strengths.
 
     Args:
         pairs_KK: symmetric.
-        votes: how many there are in all; less than one counts as one.
+        votes: the total number; less than one counts as one.
         std: of the noise in each count.
     """
     rows_P, columns_P = np.triu_indices(len(pairs_KK), 1)
@@ -159,12 +159,12 @@ def denoised(pairs_KK: np.ndarray, votes: float, std: float) -> tuple[np.ndarray
 
 
 def laplacian(weights_KK: np.ndarray) -> np.ndarray:
-    """Return Σ over pairs of weight · (ei − ej)(ei − ej)ᵀ."""
+    """Σ over pairs of weight · (ei − ej)(ei − ej)ᵀ."""
     return np.diag(weights_KK.sum(axis=1)) - weights_KK
 
 
 def curvature(fitted: Strengths, pairs_KK: np.ndarray) -> np.ndarray:
-    """Return the Fisher information of (θ, log ν), (K + 1, K + 1); without ties of θ, (K, K)."""
+    """The Fisher information of (θ, log ν), (K + 1, K + 1); of θ alone without ties, (K, K)."""
     win_KK, tie_KK, margin_KK = fitted.win_KK, fitted.tie_KK, fitted.margin_KK
     info_KK = laplacian(pairs_KK * (win_KK + win_KK.T - margin_KK**2) / 4)
     if not fitted.tie:
@@ -181,7 +181,7 @@ def _newton(net_K: np.ndarray, pairs_KK: np.ndarray, ties: float | None, ridge: 
         return Strengths(point[:items], 0.0 if ties is None else math.exp(point[items]))
 
     def moved(length: float) -> np.ndarray:
-        """Return the point after a step, on which log ν is within its bounds."""
+        """The point after a step, with log ν within its bounds."""
         result = point + length * step
         result[items:] = np.clip(result[items:], -_MOST_LOG_TIE, _MOST_LOG_TIE)
         return result
@@ -220,6 +220,6 @@ def _newton(net_K: np.ndarray, pairs_KK: np.ndarray, ties: float | None, ridge: 
 
 
 def _log_total(difference_KK: np.ndarray, tie: float) -> np.ndarray:
-    """Return log(2 cosh(d/2) + ν)."""
+    """log(2 cosh(d/2) + ν)."""
     total_KK = np.logaddexp(difference_KK / 2, -difference_KK / 2)
     return np.logaddexp(total_KK, math.log(tie)) if tie else total_KK

@@ -1,4 +1,4 @@
-"""``murmuration rank``: a board of items from people's votes; and votes to try it with."""
+"""``murmuration rank``: a leaderboard of items from people's votes; and votes to try it with."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,9 +40,9 @@ def rank(
 ) -> None:
     """Rank items by people's votes, with privacy for each voter.
 
-    Items (and categories) are public lists; responses of votes are items. Everybody takes part
-    once. One noisy sum is released, from which the board, its intervals and its page are computed.
-    Without --data and --items the embedded arena is ranked.
+    Items (and categories) are public lists; responses of votes are items. Each user takes part
+    once. One noisy sum is released, from which the leaderboard, its intervals and its page are
+    computed. Without --data and --items the embedded arena is ranked.
     """
     from murmuration.ranking import api
 

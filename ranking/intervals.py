@@ -1,4 +1,4 @@
-"""How far strengths may be off: by which voters came, how they voted, and the noise.
+"""Errors of strengths: from the sampling of voters, their votes, and the noise.
 
 The strengths solve estimating equations ψ(θ; z) = 0 that are linear in the released sums z, so
 their covariance is the sandwich J⁻¹(V + N)J⁻¹, where J is the curvature of the likelihood, N the
@@ -34,12 +34,12 @@ _COUNT_DOUBT = 4.0
 
 
 def response(fitted: Strengths, pairs_KK: np.ndarray, ridge: float) -> np.ndarray:
-    """Return J⁻¹ on strengths with mean zero, (K, E): how they move with the equations' left sides.
+    """J⁻¹ on strengths with mean zero, (K, E): their derivative by the left sides of the equations.
 
     Args:
         fitted: the strengths, by ``bradley_terry.strengths``.
-        pairs_KK: how often each pair was voted on, as they were fitted with.
-        ridge: that they were fitted with.
+        pairs_KK: the number of votes on each pair, as used for the fit.
+        ridge: as used for the fit.
     """
     items = len(fitted.theta_K)
     information = curvature(fitted, pairs_KK)
@@ -58,16 +58,16 @@ def covariance(
     response_KE: np.ndarray,
     ridge: float,
 ) -> np.ndarray:
-    """Return the covariance of the strengths' error, (K, K), by sampling of voters, noise, and what
-    the ridge takes off strengths that are as the prior has them.
+    """The covariance of the strengths' error, (K, K), from sampling of voters, noise, and the
+    ridge's bias for strengths that follow the prior.
 
     Args:
         fitted: the strengths, by ``bradley_terry.strengths``.
         release: of one board.
-        pairs_KK: how often each pair was voted on, as they were fitted with.
-        pairs_std: of what is wrong with each count of ``pairs_KK``, where they were released.
+        pairs_KK: the number of votes on each pair, as used for the fit.
+        pairs_std: of the error of each count of ``pairs_KK``, if they were released.
         response_KE: by ``response``.
-        ridge: that they were fitted with.
+        ridge: as used for the fit.
     """
     votes_EE = _voter_covariance(fitted, release, pairs_KK)
     noise_EE = noise_covariance(fitted, release, pairs_KK, pairs_std)
@@ -78,9 +78,10 @@ def covariance(
 def _voter_covariance(
     fitted: Strengths, release: RankingRelease, pairs_KK: np.ndarray
 ) -> np.ndarray:
-    """Return V, (E, E): of the equations, by which voters came; arguments as ``covariance``.
+    """V, (E, E): the covariance of the equations from the sampling of voters; arguments as of
+    ``covariance``.
 
-    Net scores stand in the equations by half.
+    The equations contain half of the net scores.
     """
     effects_K = design_effects(fitted, release, pairs_KK)
     numbers = len(effects_K) + bool(fitted.tie)
@@ -90,15 +91,15 @@ def _voter_covariance(
 
 
 def count_doubt(votes: float, std: float, variance_K: np.ndarray) -> float:
-    """Return how many times as large a covariance is because the number of votes is noisy itself.
+    """The factor by which a covariance is larger because the number of votes is noisy itself.
 
     All curvature is proportional to the number. Where noise made it too large, strengths and
-    intervals are too small, by more than what is linear in the noise (``noise_covariance``). What
-    is wrong with the number is larger, too, the more of it is noise, so the factor is a function of
-    their ratio, by simulation; but no interval becomes wider than the prior for it.
+    intervals are too small, by more than what is linear in the noise (``noise_covariance``). The
+    error of the number also grows with its share of noise, so the factor is a function of their
+    ratio, found by simulation; but it makes no interval wider than the prior.
 
     Args:
-        votes: how many, with noise.
+        votes: their noisy number.
         std: of that noise.
         variance_K: of strengths.
     """
@@ -109,12 +110,12 @@ def count_doubt(votes: float, std: float, variance_K: np.ndarray) -> float:
 def independent_covariance(
     fitted: Strengths, pairs_KK: np.ndarray, pairing_known: bool
 ) -> np.ndarray:
-    """Return V₀, (E, E): of the equations, were all votes independent.
+    """V₀, (E, E): the covariance of the equations if all votes were independent.
 
     Args:
         fitted: the strengths.
-        pairs_KK: how often each pair was voted on, or is expected to have been.
-        pairing_known: whether that is only expected, so that which pairs came up is chance, too.
+        pairs_KK: the number of votes on each pair, or its expectation.
+        pairing_known: whether it is the expectation, so that the pairs themselves are random, too.
     """
     if not pairing_known:
         return curvature(fitted, pairs_KK)
@@ -130,12 +131,11 @@ def independent_covariance(
 
 
 def design_effects(fitted: Strengths, release: RankingRelease, pairs_KK: np.ndarray) -> np.ndarray:
-    """Return how many times as large as with independent votes the variance of each item's net
-    score is, (K,).
+    """The ratio of the variance of each item's net score to that with independent votes, (K,).
 
-    The variance is about the mean that the model gives a voter's net score by the number of their
-    votes. Items of which the noise leaves little take the ratio that all have together, and no
-    ratio is less than half of that one, nor that one than its own noise.
+    The variance is about the mean that the model gives a voter's net score for their number of
+    votes. Items whose estimate is mostly noise take the pooled ratio. No ratio is less than half of
+    the pooled one, and that is not less than its own noise.
     """
     items, votes = len(fitted.theta_K), pairs_KK.sum() / 2
     public, squares = release.pairing == "public", max(float(release.squares_B[0]), votes)
@@ -156,7 +156,9 @@ def design_effects(fitted: Strengths, release: RankingRelease, pairs_KK: np.ndar
 def noise_covariance(
     fitted: Strengths, release: RankingRelease, pairs_KK: np.ndarray, pairs_std: float
 ) -> np.ndarray:
-    """Return N, (E, E): of the noise in the estimating equations; arguments as ``covariance``."""
+    """N, (E, E): the covariance of the noise in the estimating equations; arguments as of
+    ``covariance``.
+    """
     items, noise = len(fitted.theta_K), release.noise
     margin_KK, tie_KK = fitted.margin_KK, fitted.tie_KK
     result = np.zeros((items + 1, items + 1))

@@ -1,7 +1,7 @@
 """One feature an item: for rewards of what is on a public list, and of nothing else.
 
-The list is public, and fixed before anybody looks at votes: an item that only a vote knows would
-give away that somebody voted for it (``preference.data.public_names``).
+The list is public, and fixed before any votes are seen: an item that only a vote names would reveal
+that vote (``preference.data.public_names``).
 
 Shape suffixes: R texts, D dimensions, B boards, K items.
 """
@@ -24,16 +24,15 @@ ONE_BOARD = ("",)
 
 @dataclass(frozen=True)
 class ItemFeatures:
-    """One-hot features of the response, which is an item's name, and of its board.
+    """One-hot features of the response, which is an item's name, and of its category.
 
     Attributes:
         items: K names.
-        boards: B categories, of which the prompt names one; `ONE_BOARD`: the prompt is not looked
-            at.
+        boards: B categories, of which the prompt names one; `ONE_BOARD`: the prompt is not used.
 
     Raises:
-        InputError: fewer than two items or more than `MOST_ITEMS`, or names that cannot be told
-            apart.
+        InputError: fewer than two items or more than `MOST_ITEMS`, or names that are
+            indistinguishable.
     """
 
     items: tuple[str, ...]
@@ -59,17 +58,17 @@ class ItemFeatures:
 
     @property
     def uses_prompt(self) -> bool:
-        """Return whether there are boards, of which the prompt names one."""
+        """True if there are several categories: the prompt then names one."""
         return self.boards != ONE_BOARD
 
     @cached_property
     def item_places(self) -> "Places":
-        """Return where items stand."""
+        """The index of each item."""
         return Places(self.items)
 
     @cached_property
     def board_places(self) -> "Places":
-        """Return where boards stand."""
+        """The index of each category."""
         return Places(self.boards)
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
@@ -95,9 +94,9 @@ class ItemFeatures:
 
 
 class Places(dict[str, int]):
-    """Where names stand in a list, from 0, however they are written; −1: nowhere.
+    """The index of each name in a list, from 0, in any spelling; −1 if it is not there.
 
-    What was looked up before is remembered: votes name few items many times.
+    Look-ups are cached: votes name few items many times.
     """
 
     def __init__(self, names: Sequence[str]) -> None:

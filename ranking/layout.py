@@ -1,7 +1,7 @@
-"""What stands where in a voter's vector, how much it weighs there, and how long the vector can be.
+"""The layout of a voter's vector: places, weights, and the largest length.
 
-All of it follows from public numbers: how many items and boards there are, the cap, the pairing and
-the kind of ballots. Net scores have weight 1; what a fit needs besides (numbers of votes and ties,
+All of it follows from public numbers: those of items and categories, the cap, the pairing and the
+kind of ballots. Net scores have weight 1; what a fit needs besides (numbers of votes and ties,
 squares for intervals) is scaled so that it makes the whole vector, and with it the noise on net
 scores, about an eighth longer.
 
@@ -39,8 +39,9 @@ _PAIR_WEIGHT = 0.5
 
 
 def ballot_weight(kind: Kind, ordered: int) -> float:
-    """Return the weight of each pair of a ballot over so many items: no ballot moves net scores by
-    more than √2 in ℓ2, which is what a vote on a single pair does."""
+    """The weight of each pair of a ballot over ``ordered`` items: no ballot moves net scores by
+    more than √2 in ℓ2, which a vote on a single pair attains.
+    """
     k = ordered
     return math.sqrt(6 / (k * (k * k - 1)) if kind == "ranking" else 2 / (k * (k - 1)))
 
@@ -75,19 +76,19 @@ class VoteLayout:
 
     @property
     def ordered(self) -> int:
-        """Return the most items of a ballot: no more than there are."""
+        """The most items of a ballot: no more than there are."""
         return min(self.responses, self.items)
 
     @property
     def most_votes(self) -> float:
-        """Return the largest sum of weights of a voter's pairs."""
+        """The largest sum of weights of a voter's pairs."""
         k = self.ordered
         pairs = k * (k - 1) / 2 if self.kind == "ranking" else k - 1
         return self.cap * pairs * ballot_weight(self.kind, k)
 
     @cached_property
     def net_norm(self) -> float:
-        """Return the length that net scores alone may have, before weights."""
+        """The largest length of net scores alone, before weights."""
         m, n, k = self.cap, self.items, self.ordered
         mean = k / n * ballot_weight("ranking", k) * (k - 1)  # of the first of all
         square = mean**2 * n * (n + 1) / (3 * (n - 1))
@@ -96,7 +97,7 @@ class VoteLayout:
 
     @cached_property
     def weights(self) -> dict[str, float]:
-        """Return what each number is multiplied by, by its name in `Noise`."""
+        """The factor of each number, by its name in `Noise`."""
         net, votes = self.net_norm, self.most_votes
         largest = {
             "variance": net**2 / math.sqrt(2.0),
@@ -113,13 +114,12 @@ class VoteLayout:
 
     @property
     def _shares(self) -> dict[str, float]:
-        """Return the shares of the squared bound of all numbers beside net scores."""
         several = _OF_ALL_BOARDS if self.boards > 1 else ()
         return _SHARES | {f"overall_{name}": _SHARES[name] for name in several}
 
     @cached_property
     def clip_norm(self) -> float:
-        """Return the length of the longest vector of a voter whose votes all count in full."""
+        """The length of the longest vector of a voter whose votes all count in full."""
         square = self.net_norm**2 * (1.0 + sum(self._shares.values()))
         if self.pairing == "voters":
             square += _PAIR_WEIGHT**2 * min(self.cap**2, self.net_norm**2 / 2.0)
@@ -127,7 +127,7 @@ class VoteLayout:
 
     @cached_property
     def places(self) -> dict[str, slice]:
-        """Return where the numbers of a name stand, by its name in `Noise`."""
+        """The slice of a vector for each number, by its name in `Noise`."""
         b, k = self.boards, self.items
         sizes = {"net": b * k, "variance": b * k, "votes": b, "squares": b, "ties": b, "voters": b}
         if b > 1:
@@ -145,19 +145,19 @@ class VoteLayout:
         return self.places["pair_counts"].stop
 
     def pair_place(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """Return the place among P of pairs of items, in whichever order."""
+        """The index among P of pairs of items, in either order."""
         low, high = np.minimum(first, second), np.maximum(first, second)
         return low * self.items - low * (low + 1) // 2 + high - low - 1
 
     def noise(self, std: float) -> Noise:
-        """Return the noise on each number, given that on the coordinates of a sum."""
+        """The noise on each number, given that on the coordinates of a sum."""
         used = {name: std / weight for name, weight in self.weights.items()}
         if self.pairing == "public":
             del used["pair_counts"]
         return Noise(**used)
 
     def read(self, sum_V: np.ndarray) -> dict[str, np.ndarray | float | None]:
-        """Return the arrays of a `RankingRelease` from a sum of voters' vectors."""
+        """The arrays of a `RankingRelease`, from a sum of voters' vectors."""
         b, k = self.boards, self.items
         numbers = {name: sum_V[place] / self.weights[name] for name, place in self.places.items()}
         counts_BKK = None

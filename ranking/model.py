@@ -13,6 +13,6 @@ class ItemsModel(LinearModel):
     features: ItemFeatures
 
     def examples(self, data: Data, left_out: LeftOut | None = None) -> ItemVotes:  # type: ignore[override]
-        """Return votes on items."""
+        """The judgements as votes on items."""
         judgements = data.as_judgements("a board is made of votes, not of users' texts")
         return item_votes(judgements, self.features, left_out)

@@ -1,11 +1,11 @@
-"""The page of a board, to be published: who is ahead, by how much, and what it cost a voter.
+"""The page of a leaderboard, to be published: ranks, differences, and the privacy cost for a voter.
 
 Decisions:
-- Ranks are ranges, and the headline names as first whoever the ranges leave, so that the page
-  claims nothing that noise or luck could have made.
-- All of it is post-processing of one release, so page, CSV and JSON may be shown to anybody.
-- Names of items are strangers' texts: Jinja escapes them, each stands in a direction of its own,
-  and in the CSV one that a spreadsheet would compute has an apostrophe before it.
+- Ranks are ranges, and the headline names every item that may be first, so that the page claims
+  nothing that noise or luck could have made.
+- All of it is post-processing of one release, so page, CSV and JSON may be published.
+- Names of items are untrusted texts: Jinja escapes them, each stands in a direction of its own, and
+  in the CSV one that a spreadsheet would compute has an apostrophe before it.
 - One file, no script, nothing fetched from anywhere, light or dark as the reader has it.
 
 Legend: K items.
@@ -63,7 +63,7 @@ def write_board(folder: Path, release: RankingRelease, result: Mapping[str, Any]
 
 
 def table(boards: Sequence[Board]) -> str:
-    """Return boards as CSV: a line for each item, from the strongest."""
+    """Leaderboards as CSV: a line for each item, from the strongest."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(
@@ -77,7 +77,7 @@ def table(boards: Sequence[Board]) -> str:
 
 
 def in_numbers(board: Board) -> dict[str, Any]:
-    """Return a board as JSON has it; items come from the strongest."""
+    """A leaderboard as JSON; items are sorted from the strongest."""
     order, (best_K, worst_K) = board.order, board.ranks
     elo_K, error_K = board.elo_K, board.error_K
     wins = None
@@ -109,7 +109,7 @@ def in_numbers(board: Board) -> dict[str, Any]:
 
 
 def page(boards: Sequence[Board], release: RankingRelease, result: Mapping[str, Any]) -> str:
-    """Return the page as HTML."""
+    """The page as HTML."""
     run = facts(result)
     return _PAGE.render(
         run,
@@ -201,7 +201,7 @@ def _shown(board: Board, noise: Noise) -> Shown:
 
 
 def _with_error(number: float, noise: float) -> str:
-    """Return a number of people or votes, with half of the 95 % interval that its noise makes."""
+    """A number of people or votes, with half the width of its 95 % noise interval."""
     error = f" ± {round_digits(interval(noise))}" if noise else ""
     return f"{round_digits(max(number, 0.0))}{error}"
 
@@ -242,7 +242,7 @@ def _matrix(board: Board) -> list[list[Cell | None]]:
 
 
 def _step(width: float) -> float:
-    """Return the distance of a scale's marks: 1, 2 or 5 times a power of ten, some five of them."""
+    """The spacing of a scale's marks: 1, 2 or 5 times a power of ten, for about five marks."""
     rough = max(width, 1.0) / 5
     power = 10 ** math.floor(math.log10(rough))
     return power * next(factor for factor in (1, 2, 5, 10) if factor * power >= rough)
@@ -253,7 +253,7 @@ def _range(best: int, worst: int) -> str:
 
 
 def _plain(name: str) -> str:
-    """Return a name on one line, without what cannot be printed, and not too long."""
+    """A name in one line, printable and not too long."""
     text = " ".join("".join(c if c.isprintable() else " " for c in name).split())
     return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}…"
 

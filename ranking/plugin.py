@@ -1,4 +1,4 @@
-"""What ranking brings (``murmuration.privacy.plugins``)."""
+"""The plug-in of ranking (``murmuration.privacy.plugins``)."""
 
 BRINGS = {
     "murmuration.strategies": {"ranking": "murmuration.ranking.strategy:RANKING"},

@@ -1,13 +1,14 @@
-"""Power beforehand: how many voters tell two items apart that differ by so many points.
+"""Statistical power beforehand: the number of voters needed to detect a difference between two
+items.
 
 Of items that are nearly equal, all pairs voted on alike, the covariance of ``intervals`` is a
 closed form: with n voters of m votes each, and noise of standard deviation s in each net score,
 
-    var(θi − θj) = 4c(K − 1)/(n m) + 2((K − 1) s/(n m))²,
+var(θi − θj) = 4c(K − 1)/(n m) + 2((K − 1) s/(n m))²,
 
-where c, the design effect, is how many times as large as with independent votes the variance of a
-net score is. A difference is found with the power if it is as large as the sum of both quantiles
-times the standard deviation.
+where c, the design effect, is the ratio of a net score's variance to that with independent votes. A
+difference is found with the power if it is as large as the sum of both quantiles times the standard
+deviation.
 """
 
 import math
@@ -34,15 +35,15 @@ def detectable_points(
     net_std: float,
     design_effect: float = 1.0,
 ) -> float:
-    """Return the least difference between two items, in points, that so many voters tell apart.
+    """The smallest difference between two items, in points, that ``voters`` voters can detect.
 
     Args:
-        voters: how many.
-        items: how many items there are, K.
-        votes_each: how many of a voter's votes count, on average.
+        voters: their number.
+        items: the number of items, K.
+        votes_each: the mean number of a voter's votes that count.
         net_std: of the noise in each net score, as the plan has it; 0 for none.
-        design_effect: how many times as large as with independent votes the variance of a net score
-            is: 1 where all voters have the same taste, more where they differ and vote often.
+        design_effect: the ratio of a net score's variance to that with independent votes: 1 if all
+            voters have the same taste, more if they differ and vote often.
     """
     per_vote = (items - 1) / (voters * votes_each)
     variance = 4 * design_effect * per_vote + 2 * (per_vote * net_std) ** 2
@@ -57,9 +58,9 @@ def voters_needed(
     net_std: float,
     design_effect: float = 1.0,
 ) -> int:
-    """Return how many voters tell apart two items that differ by so many points.
+    """The number of voters needed to detect a difference of ``points`` between two items.
 
-    Arguments are those of ``detectable_points``, of which it is the inverse.
+    It is the inverse of ``detectable_points``, and has the same arguments.
 
     Raises:
         ValueError: the difference is not positive.
@@ -75,8 +76,8 @@ def voters_needed(
 def planned_power(
     voters: int, *, items: int, votes_each: float, net_std: float
 ) -> dict[str, float]:
-    """Return how many voters tell apart differences of 10, 20 and 50 points, and what difference so
-    many voters do, by the name of each figure, with the usual design effect.
+    """The numbers of voters that detect differences of 10, 20 and 50 points, and the difference
+    that ``voters`` detect, by name, with the usual design effect.
 
     Args:
         voters, items, votes_each, net_std: as of ``detectable_points``.

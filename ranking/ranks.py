@@ -1,4 +1,4 @@
-"""Ranks as ranges: what a board can and cannot say of who is before whom.
+"""Ranks as ranges: the significant part of an order.
 
 An item's range holds, for all items at once with the confidence, its rank by true strengths: it
 comes after those that are better beyond doubt, and before those that are worse beyond doubt (Klein,
@@ -18,14 +18,15 @@ _DRAWS_S = 4000
 
 
 def difference_std(covariance_KK: np.ndarray) -> np.ndarray:
-    """Return the standard deviation of the difference of each two strengths, (K, K)."""
+    """The standard deviation of each difference of two strengths, (K, K)."""
     variance_K = covariance_KK.diagonal()
     squared_KK = variance_K[:, None] + variance_K - 2 * covariance_KK
     return np.sqrt(np.maximum(squared_KK, 0.0))
 
 
 def simultaneous_multiple(covariance_KK: np.ndarray, confidence: float = 0.95) -> float:
-    """Return the multiple of their standard deviations that no two items' difference exceeds.
+    """The multiple of their standard deviations that no two items' difference exceeds, with
+    probability ``confidence``.
 
     The draws are always the same: the multiple is a function of the covariance.
     """
@@ -48,12 +49,16 @@ def simultaneous_multiple(covariance_KK: np.ndarray, confidence: float = 0.95) -
 def told_apart(
     theta_K: np.ndarray, covariance_KK: np.ndarray, confidence: float = 0.95
 ) -> np.ndarray:
-    """Return whether the item of the row is better than that of the column beyond doubt, (K, K)."""
+    """True where the row's item is significantly better than the column's, simultaneously for all
+    pairs, (K, K).
+    """
     difference_KK = theta_K[:, None] - theta_K
     multiple = simultaneous_multiple(covariance_KK, confidence)
     return difference_KK > multiple * difference_std(covariance_KK)
 
 
 def rank_ranges(better_KK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return each item's best and worst rank, (K,) each, from 1, of who is better than whom."""
+    """Each item's best and worst rank, (K,) each, from 1, given which item is significantly better
+    than which.
+    """
     return 1 + better_KK.sum(axis=0), len(better_KK) - better_KK.sum(axis=1)

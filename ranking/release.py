@@ -1,18 +1,19 @@
-"""What one private release tells of votes: all that a board is computed from.
+"""One private release of votes, from which a leaderboard is computed.
 
 Each voter is one vector of bounded length, and the sum of all vectors is released once, with
-Gaussian noise. Whatever is computed from these numbers is post-processing, and costs nothing.
+Gaussian noise. Anything computed from these numbers is post-processing, without privacy cost.
 
 *Net scores* are an item's wins less its losses. Where the operator drew the pairs (``public``), all
 pairs alike, the net scores and the number of votes are sufficient for Bradley–Terry: how often a
-pair was compared is known but for the number of votes. Where voters chose what to compare
-(``voters``), how often each pair was is released beside.
+pair was compared is known up to the number of votes. Where voters chose the pairs (``voters``), the
+number of votes on each pair is released too.
 
-*Weights.* A ballot that orders k items is k(k − 1)/2 pairs, and one that names the best of k is
-k − 1. Pairs have such weights that no ballot moves net scores by more than a vote on one pair can
-(by √2 in ℓ2): "votes", "ties" and counts of pairs are in units of a vote on one pair. A voter whose
-votes would move the sum by more than the bound has them weigh less, all alike, by a factor that the
-voter's own votes decide. Of a voter who cast more than the cap a random window counts.
+*Weights.* A ballot that orders k items is k(k − 1)/2 pairs, and one that names the best of k items
+is k − 1. Pairs have such weights that no ballot moves net scores by more than a vote on one pair
+can (by √2 in ℓ2): "votes", "ties" and counts of pairs are in units of a vote on one pair. If a
+voter's votes would move the sum by more than the bound, all of them are scaled by one factor that
+depends on that voter's votes alone. For a voter with more votes than the cap, a random window
+counts.
 
 Legend: B boards, K items.
 """
@@ -40,8 +41,8 @@ _ONE_BOARD = {"overall_variance_K": None, "overall_squares": None, "overall_vote
 class Noise:
     """Standard deviations of the Gaussian noise on each number of a release, 0 for none; public.
 
-    Noise on different numbers is independent, but for ``pair_counts``, which are symmetric: one
-    draw for a pair. Names are those of the release's numbers.
+    Noise on different numbers is independent, except ``pair_counts``, which are symmetric: one draw
+    for a pair. Names are those of the release's numbers.
     """
 
     net: float
@@ -63,36 +64,37 @@ class Noise:
                 raise InputError(f"the noise on {field.name} cannot be {std}")
 
     def times(self, factor: float) -> Noise:
-        """Return the same, all so many times as large."""
+        """The noise multiplied by ``factor``."""
         return Noise(**{each.name: factor * getattr(self, each.name) for each in fields(self)})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RankingRelease:
-    """The noisy sums over voters, float64, and the public numbers by which they are to be read.
+    """The noisy sums over voters, float64, and the public numbers needed to read them.
 
     Attributes:
         items: K names, a public list, in the order of all arrays.
-        boards: B names of boards (categories), a public list; ``("",)`` where there is one alone.
+        boards: B names of categories, a public list; ``("",)`` if there is only one leaderboard.
         pairing: `public` or `voters`.
-        net_BK: Σ over voters of an item's wins less its losses. Exactly, each board sums to 0.
+        net_BK: Σ over voters of an item's wins less its losses. Without noise, each leaderboard
+            sums to 0.
         variance_BK: Σ over voters of the square of their own net score of each item, about zero and
             not about a mean: for intervals that are clustered by voter.
         votes_B: Σ of weights of all pairs that were voted on, ties included.
         squares_B: Σ over voters of the square of their own votes.
         ties_B: Σ of weights of the pairs that tied, or of which both were bad.
-        voters_B: how many have a vote there.
+        voters_B: the number of voters with a vote there.
         pair_counts_BKK: Σ of weights of votes on each pair, ties included; symmetric, with a zero
             diagonal. None where pairing is `public`.
-        overall_variance_K, overall_squares, overall_voters: of several boards together, each voter
-            taken as one: the squares of their net scores, of their votes, and how many there are.
-            None where there is one board.
-        clipped: how many voters' votes weigh less than one.
+        overall_variance_K, overall_squares, overall_voters: over all categories together, with each
+            voter counted once: the squares of their net scores, of their votes, and their number.
+            None if there is only one leaderboard.
+        clipped: the number of voters whose votes weigh less than one.
         noise: on these numbers.
         cap: most ballots of a voter that count.
         clip_norm: the ℓ2 length that no voter's whole vector exceeds, in which net scores have
             weight 1.
-        epsilon, delta: what the release cost; None where nothing protects it.
+        epsilon, delta: the cost of the release; None without privacy.
 
     Raises:
         InputError: arrays that do not fit, that are not finite, or names that stand there twice.
@@ -143,8 +145,9 @@ class RankingRelease:
 
     @property
     def exposure_BKK(self) -> np.ndarray:
-        """Return how often each pair was voted on, (B, K, K) with a zero diagonal: as released, or
-        all pairs alike. Noise can make it negative."""
+        """The number of votes on each pair, (B, K, K) with a zero diagonal: as released, or equal
+        for all pairs. Noise can make it negative.
+        """
         if self.pair_counts_BKK is not None:
             return self.pair_counts_BKK
         items = len(self.items)
@@ -152,13 +155,14 @@ class RankingRelease:
         return each_B[:, None, None] * (1.0 - np.eye(items))
 
     def board(self, place: int) -> Self:
-        """Return what is told of one board alone."""
+        """The release of one category alone."""
         arrays = {name: _or_none(getattr(self, name), slice(place, place + 1)) for name in _SUMS}
         return replace(self, boards=(self.boards[place],), **arrays, **_ONE_BOARD)
 
     def overall(self) -> Self:
-        """Return the sums over all boards, as of one board without a name: with √B times the noise,
-        but for numbers that were released of all boards together."""
+        """The sums over all categories, as one leaderboard without a name: with √B times the noise,
+        except for numbers that were released for all categories together.
+        """
         if self.overall_variance_K is None:
             return replace(self, boards=("",))
         sums = {name: getattr(self, name) for name in _SUMS}
@@ -179,7 +183,7 @@ class RankingRelease:
         return replace(self, boards=("",), noise=noise, **added, **_ONE_BOARD)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """The release as JSON."""
         result: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
         arrays = {name: result[name].tolist() for name in _ARRAYS if result[name] is not None}
         names = {each: list(getattr(self, each)) for each in ("items", "boards")}
@@ -187,7 +191,7 @@ class RankingRelease:
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Self:
-        """Return the one that ``to_json`` wrote.
+        """The release that ``to_json`` wrote.
 
         Raises:
             InputError: it is none.

@@ -1,4 +1,4 @@
-"""Settings of boards; light to import, for whoever only offers them."""
+"""Settings of leaderboards; light to import."""
 
 from dataclasses import dataclass
 from functools import partial

@@ -1,11 +1,12 @@
-"""A board of items from votes: one noisy sum of voters' net scores, and all else follows from it.
+"""A leaderboard of items from votes: one noisy sum of voters' net scores, and everything else
+computed from it.
 
-- *Node.* Of each voter at most so many ballots count, a window at a random place. They become one
-  vector: of each item wins less losses, with scaled numbers beside it that intervals need
-  (``ranking.layout``). Votes whose vector is longer than C weigh less, all of them
-  alike, so that it is C long. The sum leaves.
-- *Server.* Adds Gaussian noise to the sum, once, and fits the board to it, which is post-processing
-  (``ranking.board``).
+- *Node.* At most a fixed number of each voter's ballots count, a window at a random place. They
+  become one vector: of each item wins less losses, with scaled numbers beside it that intervals
+  need (``ranking.layout``). Votes whose vector is longer than C weigh less, all of them alike, so
+  that it is C long. The sum leaves.
+- *Server.* Adds Gaussian noise to the sum, once, and fits the leaderboard to it, which is
+  post-processing (``ranking.board``).
 
 Formal guarantee: (epsilon, delta) for all votes of one user, under every adjacency. A vector is at
 most C long, so the sum moves by at most C where a user comes or goes, and by 2C where one takes
@@ -36,6 +37,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Shown
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import Participation, Unit, select
 from murmuration.ranking.board import fit_board
 from murmuration.ranking.items import KIND as ITEMS
 from murmuration.ranking.items import ONE_BOARD, ItemFeatures
@@ -51,12 +53,10 @@ from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
-    ALL,
     BuiltStrategy,
     NodeHalf,
     RunContext,
     Strategy,
-    Sums,
     clip_norm,
     grid_of_clip,
     promise,
@@ -78,23 +78,25 @@ DEFAULT_CAP = 10
 
 @dataclass(frozen=True, kw_only=True)
 class RankingPlan(WholeCrowdPlan):
-    """Everybody takes part once, with one vector that is ``layout.clip_norm`` long at most."""
+    """A plan in which each user takes part once, with one vector of length at most
+    ``layout.clip_norm``.
+    """
 
     layout: VoteLayout
 
     @staticmethod
     def declared() -> Strategy:
-        """Return the strategy that it is the plan of."""
+        """The strategy of this plan."""
         return RANKING
 
     @cached_property
     def clip(self) -> UserClip:
-        """Return the bound on a voter's vector."""
+        """The bound on a voter's vector."""
         return UserClip(self.layout.clip_norm)
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: the bound, the cap, and who chose the pairs."""
+        """The config sent to nodes: the bound, the cap, and who chose the pairs."""
         return {
             "clip-norm": self.clip.norm,
             "group-size": self.layout.cap,
@@ -165,7 +167,7 @@ class Ranking(SumStrategy):
         return self.optimizer.set(np.concatenate(scores))
 
     def votes(self) -> RankingRelease:
-        """Return what was released, as it is to be read.
+        """The release.
 
         Raises:
             ValueError: nothing was.
@@ -186,13 +188,13 @@ class Ranking(SumStrategy):
         )
 
     def outcome(self) -> Mapping[str, Shown[object]]:
-        """Return the release, for whoever draws a board from the result."""
+        """The release, for the leaderboard drawn from the result."""
         if self._noisy_V is None:
             return {}
         return {"votes": self.ledger.released(self.votes().to_json())}
 
     def notes(self) -> list[str]:
-        """Return that nothing was learnt, where that is so."""
+        """A note that nothing was learnt, if so, or that counts are impossible."""
         if self._noisy_V is None:
             return super().notes()
         votes = self.votes()
@@ -228,7 +230,7 @@ class Ranking(SumStrategy):
 
 
 def names_of(context: RunContext) -> ItemFeatures:
-    """Return the public lists of items and categories.
+    """The public lists of items and categories.
 
     Raises:
         InputError: there is none of items, or a model of texts beside.
@@ -247,7 +249,7 @@ def names_of(context: RunContext) -> ItemFeatures:
 
 
 def layout_of(context: RunContext, names: ItemFeatures) -> VoteLayout:
-    """Return what stands where in a voter's vector, from public numbers."""
+    """The layout of a voter's vector, from public numbers."""
     own = context.config.of(RankingSettings)
     return VoteLayout(
         items=len(names.items),
@@ -260,7 +262,7 @@ def layout_of(context: RunContext, names: ItemFeatures) -> VoteLayout:
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
-    """One noisy sum of votes, and a board."""
+    """One noisy sum of votes, and a leaderboard."""
     names = names_of(context)
     layout = layout_of(context, names)
     plan = RankingPlan.for_epsilon(
@@ -291,11 +293,11 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
 
 
 def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, Any]:
-    """Return all numbers of a plan of one Gaussian sum, with how many voters tell how much apart,
-    if it is known how many items there are.
+    """All numbers of a plan of one Gaussian sum, with the statistical power if the number of items
+    is known.
 
     Raises:
-        InputError: numbers that no board can have.
+        InputError: numbers that no leaderboard can have.
     """
     numbers = released_once(query, adjacency, (1,))
     items = query.own.get("board_size")
@@ -338,7 +340,7 @@ def check(settings: Settings) -> None:
 
 
 def features(settings: Settings) -> dict[str, Any] | None:
-    """Return the description of one feature an item; None where no list is named."""
+    """The config of one feature per item; None if no list is named."""
     listed = settings.of(RankingSettings).items
     if not listed:
         return None
@@ -353,8 +355,7 @@ RANKING = Strategy(
     build=build,
     node_halves={"ranking": NodeHalf(client_update, clip_norm, grid_of_clip, model=False)},
     settings=RankingSettings,
-    adjacencies=ALL,
-    sums=Sums.WITH_SHARED_NOISE,
+    theorems=select(Unit.VECTOR, Participation.POISSON),
     rounds=(1,),
     check=check,
     solve=solve,

@@ -1,4 +1,4 @@
-"""Votes as a board is computed from them: grouped by voter, as pairs of items; and voters' vectors.
+"""Votes for a leaderboard: grouped by voter, as pairs of items; and voters' vectors.
 
 A ballot is a judgement whose responses are items. It becomes weighted pairs: a ranking all of its
 pairs, the best of several the pairs of the best with each other one. Where t share the best place,
@@ -68,7 +68,7 @@ class ItemVotes(ArrayExamples):
         return self.boards * self.items
 
     def select(self, users_S: np.ndarray) -> "ItemVotes":
-        """Return the votes of some voters, in the given order."""
+        """The votes of some voters, in the given order."""
         start_U, users_S = self.start_U.numpy(), np.asarray(users_S, dtype=np.int64)
         ballots_N, counts_S = _ranges(start_U, users_S)
         pairs_Q, counts_N = _ranges(self.start_J, ballots_N)
@@ -87,8 +87,9 @@ class ItemVotes(ArrayExamples):
         )
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
-        """Return how often the better of a pair that did not tie scores higher; half, where both
-        score the same."""
+        """The share of pairs without a tie whose better item scores higher; equal scores count
+        half.
+        """
         scores_BK = float32_of(theta_D).reshape(self.boards, self.items)
         ballot_R = np.repeat(np.arange(len(self.board_J)), np.diff(self.start_J))
         board_R = self.board_J[ballot_R]
@@ -101,14 +102,14 @@ class ItemVotes(ArrayExamples):
         return Accuracy.of_users(right_U, decided_U, 0.5)
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
-        """Return its accuracy alone."""
+        """The accuracy; there are no other metrics."""
         return self.accuracy(theta_D), {}
 
     def vectors(
         self, layout: VoteLayout, clip_norm: float, taken_N: np.ndarray, taken_S: np.ndarray
     ) -> Iterator[np.ndarray]:
-        """Yield asked voters' vectors, chunk by chunk, (C, V) float64, none longer than
-        ``clip_norm``, but for rounding.
+        """Yield sampled voters' vectors, chunk by chunk, (C, V) float64, none longer than
+        ``clip_norm`` up to rounding.
 
         A voter's vector is a function of that voter's ballots and of public constants.
 
@@ -116,7 +117,7 @@ class ItemVotes(ArrayExamples):
             layout: of these items and boards.
             clip_norm: the bound; by ``layout.clip_norm``.
             taken_N: ballots that count, voter after voter.
-            taken_S: how many of them each asked voter has.
+            taken_S: the number of each sampled voter's.
         """
         each = max(1, _CHUNK_NUMBERS // layout.size)
         before_S = _offsets(taken_S)
@@ -129,8 +130,9 @@ class ItemVotes(ArrayExamples):
     def _counts(
         self, layout: VoteLayout, ballots_N: np.ndarray, user_N: np.ndarray, voters: int
     ) -> dict[str, np.ndarray]:
-        """Return what adds up over ballots, of so many voters, whose these are: net scores
-        (C, B·K), votes and ties (C, B) and, where they are released, counts of pairs (C, B·P)."""
+        """Each voter's sums over ballots: net scores (C, B·K), votes and ties (C, B) and, if
+        released, counts of pairs (C, B·P).
+        """
         boards, items = self.boards, self.items
         pairs_Q, counts_N = _ranges(self.start_J, ballots_N)
         slot_Q = np.repeat(user_N * boards + self.board_J[ballots_N], counts_N)
@@ -158,7 +160,7 @@ class ItemVotes(ArrayExamples):
         user_N: np.ndarray,
         voters: int,
     ) -> np.ndarray:
-        """Return the vectors of so many voters, whose are the ballots, (C, V)."""
+        """The vectors of ``voters`` voters, from their ballots, (C, V)."""
         weighted = _weighted_numbers(layout, self._counts(layout, ballots_N, user_N, voters))
         factor_C = _factors(weighted, layout.weights["clipped"], clip_norm)
         result_CV = np.empty((voters, layout.size))
@@ -173,11 +175,11 @@ class ItemVotes(ArrayExamples):
 def _weighted_numbers(
     layout: VoteLayout, counts: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Return voters' numbers as they stand in their vectors, by name, but for `clipped`.
+    """Voters' numbers as they are in their vectors, by name, without `clipped`.
 
     Args:
         layout: of the vectors.
-        counts: what adds up over ballots, (C, …) each, as of `ItemVotes._counts`.
+        counts: sums over ballots, (C, …) each, as of `ItemVotes._counts`.
     """
     net, votes = counts["net"], counts["votes"]
     numbers = {**counts, "variance": net**2, "squares": votes**2, "voters": votes > 0.0}
@@ -190,10 +192,12 @@ def _weighted_numbers(
 
 
 def _factors(weighted: dict[str, np.ndarray], clipped: float, clip_norm: float) -> np.ndarray:
-    """Return what each voter's votes weigh, (C,): 1, or what makes the vector as long as may be.
+    """The weight of each voter's votes, (C,): 1, or the one that gives the vector the largest
+    length allowed.
 
-    Counts scale with the factor f and squares with f², so f² solves a quadratic equation. That the
-    votes weigh less is told, too, and takes its part of the length, like whether there are any.
+    Counts scale with the factor f and squares with f², so f² solves a quadratic equation. Whether
+    the votes weigh less is one more number, which takes its share of the length, as does whether
+    there are any.
     """
     length = {name: (part**2).sum(axis=1) for name, part in weighted.items()}
     square_C = sum(part_C for name, part_C in length.items() if name in _SQUARES)
@@ -210,10 +214,9 @@ def _factors(weighted: dict[str, np.ndarray], clipped: float, clip_norm: float) 
 def item_votes(
     judgements: Judgements, features: ItemFeatures, left_out: LeftOut | None = None
 ) -> ItemVotes:
-    """Return judgements as votes on items.
+    """The judgements as votes on items.
 
-    With ``left_out``, which takes them, ballots on what is not on the lists are left out, and their
-    voters stay.
+    Ballots on items that are not on the lists go to ``left_out`` if it is given; their voters stay.
 
     Raises:
         InputError: ballots that cannot be counted, and there is nothing to take them; single
@@ -256,7 +259,7 @@ _NOTHING, _UNKNOWN = -2, -1
 
 
 def _item_places(judgements: Judgements, features: ItemFeatures) -> np.ndarray:
-    """Return the places of ballots' items, (J, W) int32, in their order of preference."""
+    """The indices of ballots' items, (J, W) int32, in their order of preference."""
     shown_J = np.fromiter(map(len, judgements.responses), dtype=np.int64, count=len(judgements))
     places = map(features.item_places.__getitem__, chain.from_iterable(judgements.responses))
     item_JW = np.full((len(judgements), judgements.most_responses), _NOTHING, dtype=np.int32)
@@ -266,7 +269,7 @@ def _item_places(judgements: Judgements, features: ItemFeatures) -> np.ndarray:
 
 
 def _why(judgements: Judgements, features: ItemFeatures, row: int, twice: bool) -> str:
-    """Return why a ballot is not counted, and the way out."""
+    """The reason why a ballot is not counted, and what to do."""
     if twice:
         return "it compares an item with itself"
     prompt, ways = judgements.prompts[row], "or leave such votes out with --on-bad-rows skip"
@@ -287,8 +290,9 @@ def _why(judgements: Judgements, features: ItemFeatures, row: int, twice: bool) 
 def _pairs(
     judgements: Judgements, item_JW: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return offsets of each ballot's pairs, (J + 1,), and their better and worse items, weights
-    and whether they tied, each (R,)."""
+    """Offsets of each ballot's pairs, (J + 1,), and their better and worse items, weights and ties,
+    each (R,).
+    """
     ballots = np.arange(len(item_JW))
     if judgements.kind == "pairs":
         return (
@@ -321,7 +325,7 @@ def _pairs(
 
 
 def _shared_places(judgements: Judgements, width: int) -> np.ndarray:
-    """Return the place of each item in a ranking, (J, W): the same for those that share it."""
+    """The rank of each item in a ranking, (J, W): equal for ties."""
     place_JW = np.tile(np.arange(width), (len(judgements), 1))
     for row, groups in enumerate(judgements.groups_R or ()):
         if groups:
@@ -330,12 +334,11 @@ def _shared_places(judgements: Judgements, width: int) -> np.ndarray:
 
 
 def _offsets(counts: np.ndarray) -> np.ndarray:
-    """Return where each begins, and the last ends, int64."""
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
 
 
 def _ranges(start: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return all places of the chosen ranges, one range after the other, and how long each is."""
+    """All indices of the chosen ranges, range by range, and the length of each."""
     counts = start[chosen + 1] - start[chosen]
     offsets = _offsets(counts)
     within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)

@@ -1,4 +1,4 @@
-"""The head of a card as model hubs read it, and what is said there of loading a language model.
+"""The head of a card as model hubs read it, and its passage about loading a language model.
 
 YAML between two lines of dashes. What an export changes of it (`amended`) are whole entries, and
 the passage between two comments that says how to load the model.
@@ -87,8 +87,9 @@ def measured(
 
 
 def made_from(origin: Mapping[str, str]) -> str:
-    """Return what a base was made from, in a sentence; ``origin`` as of `gguf.origin_of`,
-    and the sentence empty where that is."""
+    """A sentence about the origin of a base; ``origin`` is that of `gguf.origin_of`, and the
+    sentence is empty if it is.
+    """
     if not origin:
         return ""
     licence = origin["license"] or "unknown"
@@ -99,8 +100,9 @@ def made_from(origin: Mapping[str, str]) -> str:
 
 
 def loading(writes: bool, *, base: str = "", adapter: bool = False, pooling: str = "last") -> str:
-    """Return how transformers alone, and peft for an adapter, load a language model; ``base`` is
-    its name on a hub, and ``pooling`` of the states that a reward's head reads."""
+    """Instructions to load a language model by transformers alone, and peft for an adapter;
+    ``base`` is its name on a hub, and ``pooling`` that of the states which a reward's head reads.
+    """
     loader = "AutoModelForCausalLM" if writes else "AutoModelForSequenceClassification"
     width = "" if writes else ", num_labels=1"
     code = [f"from transformers import {loader}, AutoTokenizer"]

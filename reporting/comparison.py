@@ -66,18 +66,18 @@ class RunSeen:
 
     @property
     def private(self) -> bool:
-        """Return whether it promises anything."""
+        """True if the run has a privacy guarantee."""
         return self.settings.get("strategy") != "nonprivate"
 
     @property
     def seeded(self) -> bool:
-        """Return whether somebody chose its seed."""
+        """True if its seed was chosen."""
         known = self.result.get("seeded") or Caveat.SEEDED in self.by_ledger
         return self.private and bool(known)
 
     @property
     def with_its_base(self) -> str:
-        """Return what its result promises where it stands on earlier runs; empty where on none."""
+        """The guarantee in its result if it builds on earlier runs; otherwise empty."""
         promise = self.result.get("promise")
         if not isinstance(promise, dict) or len(promise.get("runs") or ()) < 2:
             return ""
@@ -85,7 +85,7 @@ class RunSeen:
 
     @property
     def unit(self) -> str:
-        """Return who or what is protected."""
+        """The unit that is protected."""
         if not self.private:
             return "nobody"
         if {**self.settings, **self.result}.get("one_user_per_row"):
@@ -96,7 +96,7 @@ class RunSeen:
         return levels.get(facts(self.result)["level"], "nobody")
 
     def line(self) -> tuple[str, ...]:
-        """Return what stands under ``HEADINGS``."""
+        """The cells under ``HEADINGS``."""
         result, said = self.result, {**self.settings, **self.result}
         delta = said.get("delta")
         accuracy = "not there yet"
@@ -189,7 +189,7 @@ def _spent(account: Account, head: Head, result: dict[str, Any]) -> tuple[float,
 
 
 def digest_of_test(result: Mapping[str, Any]) -> str | None:
-    """Return the digest of the public test; None where there is none."""
+    """The digest of the public test; None if there is none."""
     return (result.get("baselines") or {}).get("test_digest")
 
 
@@ -236,7 +236,7 @@ def warnings_of(runs: Sequence[RunSeen]) -> list[str]:
 
 
 def _together(private: Sequence[RunSeen]) -> str:
-    """What some runs cost together, of themselves alone; copies of one run once."""
+    """The total cost of some runs by themselves; copies of one run count once."""
     runs = list({run.run or str(place): run for place, run in enumerate(private)}.values())
     said = [{**run.settings, **run.result} for run in runs]
     units, adjacencies = {run.unit for run in runs}, {str(each.get("adjacency")) for each in said}

@@ -1,4 +1,4 @@
-"""What an attacker could gain, and what a second accountant says: rows for reports and cards.
+"""Bounds on attacks, and the second accountant's epsilon: rows for reports and cards.
 
 Every figure about an attacker is an upper bound, rounded up. The posterior follows from ε, the
 others from the run's whole privacy curve (``privacy.attack_bounds``); a result of an earlier
@@ -22,9 +22,9 @@ _HOLD_OUT = (
 
 
 def attack_rows(run: Mapping[str, Any]) -> dict[str, str]:
-    """Return what attacks reach at most, by name; ``run`` has ``result.json``'s entries.
+    """Upper bounds on attacks, by name; ``run`` has the entries of ``result.json``.
 
-    Nothing where nothing is promised to users or to single judgements.
+    Empty if there is no guarantee for users or single judgements.
     """
     if run["epsilon"] is None:
         return {}
@@ -43,7 +43,7 @@ def attack_rows(run: Mapping[str, Any]) -> dict[str, str]:
 
 
 def second_opinion_rows(run: Mapping[str, Any]) -> dict[str, str]:
-    """Return both accountants' epsilon of the training alone, and what is whose, by name."""
+    """The epsilons of the training alone by both accountants, by name."""
     opinion = run.get("second_opinion")
     if not opinion:
         return {}
@@ -62,12 +62,12 @@ def second_opinion_rows(run: Mapping[str, Any]) -> dict[str, str]:
 
 
 def second_opinion_text(run: Mapping[str, Any]) -> str | None:
-    """Return the same as one line, for a card; None where there is none."""
+    """The same as one line, for a card; None if there is none."""
     rows = second_opinion_rows(run)
     return "; ".join(f"{name}: {value}" for name, value in rows.items()) or None
 
 
 def _percent(share: float) -> str:
-    """Of a share, rounded up to a tenth, or to two digits below 1 %."""
+    """A share in per cent, rounded up to a tenth, or to two digits below 1 %."""
     digits = 1 if share >= 0.01 else 2
     return f"{math.ceil(share * 100 * 10**digits - 1e-9) / 10**digits:g} %"

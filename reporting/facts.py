@@ -1,4 +1,4 @@
-"""A finished run as all need it who tell of it: its report, its model's card, the terminal."""
+"""Facts about a finished run, for its report, its model's card and the terminal."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -36,11 +36,11 @@ _JUDGED_THUMBS = (
 
 
 def facts(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries of a ``result.json``, all of them, and what is said with them.
+    """The entries of a ``result.json``, and texts about them.
 
-    Figures in words are rounded to what they can carry, epsilon always upwards. ``level`` is what
-    is promised: ``none``, ``claimed`` (and not proven), or for every ``user``; ``claim`` says it in
-    a line.
+    Figures in texts are rounded to their precision, epsilon always upwards. ``level`` is that of
+    the guarantee: ``none``, ``claimed`` (and not proven), or for every ``user``; ``claim`` states
+    it in a line.
     """
     run = {**dict.fromkeys(_OF_SOME), **result}
     accounted = run["epsilon"] is not None
@@ -82,7 +82,7 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _why_unmeasured(run: Mapping[str, Any]) -> str:
-    """Return why there is no accuracy, where there is none."""
+    """The reason why there is no accuracy."""
     if run["heldout_epsilon"] is not None:
         return (
             f"Too few users for noise at ε = {run['heldout_epsilon']:g}, or telling it again after "
@@ -92,7 +92,7 @@ def _why_unmeasured(run: Mapping[str, Any]) -> str:
 
 
 def _error(run: Mapping[str, Any]) -> str:
-    """Return the standard error of the accuracy by user, and how much of it is noise."""
+    """The standard error of the accuracy by user, and the part of it due to noise."""
     error = f"{points_of_error(run['heldout_error'])} points"
     if run["test_is_public"]:
         return error
@@ -102,7 +102,7 @@ def _error(run: Mapping[str, Any]) -> str:
 
 
 def _loss(run: Mapping[str, Any]) -> str:
-    """Return loss and perplexity, of causal language models."""
+    """Loss and perplexity, of causal language models."""
     loss, perplexity = run["heldout_loss"], run["heldout_perplexity"]
     if loss is None:
         return "no finite loss"

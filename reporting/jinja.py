@@ -20,20 +20,20 @@ Filters = Mapping[str, Callable[..., str]]
 
 
 def html_templates(folder: Path, filters: Filters | None = None) -> Environment:
-    """Return the templates of HTML in a folder, in which every value is escaped.
+    """The HTML templates in a folder; every value is escaped.
 
-    They may build on those of this room.
+    They may extend those of this package.
     """
     return _environment(folder, filters, autoescape=True)
 
 
 def markdown_templates(folder: Path, filters: Filters | None = None) -> Environment:
-    """Return the templates of Markdown in a folder, in which every value is one plain line."""
+    """The Markdown templates in a folder; every value is one plain line."""
     return _environment(folder, filters, finalize=_plain, keep_trailing_newline=True)
 
 
 def joined_lines(template: Template, *values: Mapping[str, Any], **more: Any) -> str:
-    """Return a template filled in, where a line that is indented goes on with the one before."""
+    """The template filled in, with indented lines joined to the line before."""
     return re.sub(r"\s*\n +", " ", template.render(*values, **more))
 
 
@@ -50,7 +50,7 @@ def _environment(folder: Path, filters: Filters | None, **options: Any) -> Envir
 
 
 def _plain(value: object) -> str:
-    """Return a text on one line that cannot start other Markdown or HTML."""
+    """A text on one line that cannot start other Markdown or HTML."""
     if hasattr(value, "__html__"):  # declared `safe` in the template
         return str(value)
     return " ".join(str(value).split()).replace("`", "'").replace("<", "&lt;")

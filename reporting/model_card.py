@@ -79,7 +79,7 @@ def _head(told: Mapping[str, Any], promise: Details, base: str, speaks: bool, ad
 
 
 def _measured(told: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what was measured on a public test; None without one."""
+    """The measurements on a public test; None without one."""
     if not told["test_is_public"] or told["heldout_accuracy"] is None:
         return None
     next_tokens, writes = told["next_tokens"], told["writes"]

@@ -1,4 +1,5 @@
-"""How a figure differs over users, in a line: of the tenth at one end, the middle, and the other.
+"""The distribution of a figure over users, in a line: the lowest tenth, the middle, and the highest
+tenth.
 
 It is a ``privacy.user_histogram.Spread``, as ``result.json`` has it.
 """
@@ -10,8 +11,9 @@ from murmuration.privacy.figures import points_of_error, share_text
 
 
 def tenths(spread: Mapping[str, Any] | None) -> str:
-    """Return how often a model is right for the tenth of users whom it suits least, for those in
-    the middle and for the tenth whom it suits best; empty where that is not known."""
+    """The accuracy for the tenth of users with the lowest, for those in the middle, and for the
+    tenth with the highest; empty if unknown.
+    """
     if not spread:
         return ""
     deciles = spread["deciles"]

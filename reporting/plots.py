@@ -1,4 +1,5 @@
-"""The plots of a report, as PNG bytes: what was learnt at what cost, noise beside signal, for whom.
+"""The plots of a report, as PNG bytes: accuracy and epsilon, noise beside signal, accuracy over
+users.
 
 Made with Matplotlib's objects on an Agg canvas: no global figure or style, so any thread may draw
 while others do. Long runs are thinned to a few hundred points a line.
@@ -46,14 +47,14 @@ DARK = Palette("#1a2027", "#c9d1d9", "#39424d", "#62b6d9", "#f0a35e")
 def accuracy_plot(
     result: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]], palette: Palette = LIGHT
 ) -> bytes:
-    """Return ``accuracy_figure`` as a PNG."""
+    """The ``accuracy_figure`` as a PNG."""
     return _png(accuracy_figure(result, metrics, palette))
 
 
 def accuracy_figure(
     result: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]], palette: Palette = LIGHT
 ) -> Figure:
-    """Return held-out accuracy over rounds, and under it epsilon so far.
+    """A figure of held-out accuracy over rounds, and below it epsilon so far.
 
     Where accuracy was measured only at the end it is a dashed line. A run without privacy has no
     epsilon panel.
@@ -123,7 +124,7 @@ def noise_plot(
 def users_plot(
     result: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]], palette: Palette = LIGHT
 ) -> bytes:
-    """Return how accuracy differs over users, as a PNG."""
+    """A plot of the distribution of accuracy over users, as a PNG."""
     del metrics
     spread = result["accuracy_over_users"]
     knots, places = spread["knots"], range(len(spread["knots"]))

@@ -1,4 +1,4 @@
-"""What reporting brings where it is there (``murmuration.privacy.plugins``)."""
+"""The plug-in of reporting (``murmuration.privacy.plugins``)."""
 
 BRINGS = {
     "murmuration.live": {"run": "murmuration.reporting.live.live_view:of_run"},

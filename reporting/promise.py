@@ -1,4 +1,4 @@
-"""A promise (``privacy.promise``) as cards, pages and programs are told it.
+"""A promise (``privacy.promise``) for cards, pages and programs.
 
 The same entries whatever made the model, so that cards can be compared; None where there is no
 figure. Every figure is rounded up. What an attacker can find (``privacy.attack_bounds``) follows
@@ -43,14 +43,14 @@ def details(
     audit: str = NO_AUDIT,
     rows: str = "judgement",
 ) -> Details:
-    """Return what is told of a promise.
+    """The details of a guarantee, for cards and reports.
 
     Args:
-        promise: of a run, or of whatever was made from some.
-        result: of the run, if it is one's own: what its curve says of attackers, and dp-accounting
-            of its training.
-        sampling: what took place in a round, of a run.
-        audit: what is known of one.
+        promise: of a run, or of a model made from several.
+        result: of the run, if it is a single one: bounds on attacks from its curve, and
+            dp-accounting's epsilon of its training.
+        sampling: a description of a run's rounds.
+        audit: the result of one.
         rows: what users have.
     """
     epsilon = promise.epsilon
@@ -74,7 +74,7 @@ def details(
 
 
 def audited(row: Mapping[str, Any]) -> str:
-    """Return what a line of ``murmuration audit --json`` says, for a promise's ``audit``."""
+    """A line of ``murmuration audit --json`` as a sentence, for a promise's ``audit``."""
     return (
         f"epsilon is at least {float(row['epsilon_lower']):.3g} with {float(row['confidence']):.0%}"
         f" confidence, where {float(row['epsilon_claimed']):.3g} is claimed: of {row['target']}, "
@@ -106,8 +106,9 @@ def table(told: Mapping[str, Any]) -> str:
 
 
 def paragraphs(promise: Promise) -> list[str]:
-    """Return what users were promised, a paragraph each, in Markdown: the figure and what it is of,
-    what it adds up to, and every caveat."""
+    """The guarantee as paragraphs in Markdown: epsilon and its unit, the composition, and every
+    caveat.
+    """
     told = [f"**{promise.statement}.**"]
     if promise.adjacency and promise.unit is not Unit.NOBODY:
         told[0] += f" {promise.adjacency.sentence}"
@@ -146,7 +147,7 @@ def _trust(promise: Promise) -> str:
 
 
 def first_sentence(text: str) -> str | None:
-    """Return the first sentence of a text, without its full stop; None of an empty one."""
+    """The first sentence of a text, without its full stop; None if the text is empty."""
     return text.partition(". ")[0].rstrip(".") or None
 
 

@@ -1,8 +1,8 @@
 """Beside a run's figures: when and by which command it was made, and what each part of it cost.
 
 All from files that are for release: ``config.json`` and the ledger. The command is written anew
-from the settings, without the seed, which is a secret, and without folders, which are nobody's
-business where a report is passed on.
+from the settings, without the seed, which is a secret, and without folders, which are private if a
+report is passed on.
 """
 
 import shlex
@@ -36,14 +36,14 @@ _STATED = {"dataset_name": "Data set", "purpose": "Purpose", "operator": "Operat
 
 @dataclass(frozen=True)
 class Provenance:
-    """What stands in a run's folder beside its result; empty where it does not.
+    """Information in a run's folder beside its result; empty if missing.
 
     Attributes:
         date: of its first release, as YYYY-MM-DD.
-        command: what was asked for, where it is not the default.
-        declared: what was declared of the data, by name.
+        command: the settings that are not defaults.
+        declared: the declarations about the data, by name.
         stated: data set, purpose and operator, as far as the operator stated them.
-        parts: what was charged for what: name, times, and ε of it alone.
+        parts: the charges: name, times, and ε of it alone.
         twin: the ``result.json`` of the run without privacy, where the operator named one.
         audit: a line of ``murmuration audit --json``, where the operator named one.
     """
@@ -58,7 +58,7 @@ class Provenance:
 
 
 def provenance(folder: Path) -> Provenance:
-    """That of the run in a folder; what is missing or damaged is left out."""
+    """The provenance of the run in a folder; missing or damaged files are left out."""
     try:
         settings = read_json(folder / "config.json")
     except InputError:

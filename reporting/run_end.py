@@ -1,4 +1,4 @@
-"""What a run of training writes for readers when it has ended: its model's card, report, plots."""
+"""Files for readers at the end of a training run: its model's card, report, plots."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,7 +35,7 @@ class RunReport:
         )
 
     def card(self) -> str:
-        """Return the README of its model."""
+        """The README of the model."""
         return model_card(self._result, self.details)
 
     def write(self, folder: Path, metrics: Sequence[Mapping[str, Any]]) -> None:

@@ -1,4 +1,5 @@
-"""What parts of a reproduction came to, kept so that an interrupted one goes on: data, never code.
+"""Stored results of parts of a reproduction, from which an interrupted one continues: data, never
+code.
 
 A result is named by its function, its task, and the code and libraries that it was computed with:
 all modules of this package, the interpreter, numpy and torch. What a task reads from elsewhere is
@@ -30,14 +31,13 @@ _NUMBERS = "biufc"  # kinds of numpy's types
 
 
 def place(folder: Path, function: Callable[..., Any], task: object) -> Path:
-    """Return the file of a result."""
+    """The file of a result."""
     about = (_code(), function.__module__, function.__qualname__, task)
     return folder / f"{hashlib.sha256(pickle.dumps(about)).hexdigest()[:32]}.json"
 
 
 @cache
 def _code() -> str:
-    """Return a digest of all code that a result may depend on."""
     whole = hashlib.sha256(f"{sys.version} {np.__version__} {torch.__version__}".encode())
     root = Path(murmuration.__file__).parent
     for room in sorted({root, *(path.resolve() for path in root.iterdir() if path.is_dir())}):
@@ -57,7 +57,7 @@ def keep(file: Path, result: object) -> None:
 
 
 def read(file: Path) -> tuple[Any] | None:
-    """Return what was kept, if it was and can be read."""
+    """The cached result, in a tuple; None if there is none that can be read."""
     try:
         (content,) = json.loads(file.read_bytes())
         return (decoded(content),)
@@ -66,7 +66,7 @@ def read(file: Path) -> tuple[Any] | None:
 
 
 def encoded(value: object) -> Any:
-    """Return data as JSON has it; TypeError for anything else."""
+    """Encode data as JSON; TypeError for anything else."""
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in _NUMBERS:
@@ -84,7 +84,7 @@ def encoded(value: object) -> Any:
 
 
 def decoded(content: Any) -> Any:
-    """Return what was encoded; an error if it was not."""
+    """Decode what ``encoded`` made; an error for anything else."""
     if not isinstance(content, dict):
         return content
     ((kind, parts),) = content.items()
@@ -110,7 +110,7 @@ def decoded(content: Any) -> Any:
 
 
 def _names(kind: type) -> tuple[str, ...] | None:
-    """Return names of the fields of a record of the experiments; None for any other type."""
+    """The names of the fields of a record of the experiments; None for any other type."""
     if not (isinstance(kind, type) and kind.__module__.startswith(f"{__package__}.")):
         return None
     if is_dataclass(kind):

@@ -1,4 +1,4 @@
-"""What research brings where it is there (``murmuration.privacy.plugins``)."""
+"""The plug-in of research (``murmuration.privacy.plugins``)."""
 
 _CHOICE = "murmuration.research.strategies.choice"
 #: In the order in which they are listed.

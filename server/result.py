@@ -135,7 +135,7 @@ def result_of(
         "private": private and not strategy.source.seeded,
         "seeded": strategy.source.seeded,
         "one_user_per_row": config.one_user_per_row,
-        "proven": built.proven,
+        "proven": context.strategy.is_proven(config.own),
         "test_is_public": bool(config.test),
         "noise": context.noise.kind if private else None,
         "secure_aggregation": config.secure_aggregation,
@@ -144,7 +144,7 @@ def result_of(
     from_releases: dict[str, object] = {
         "epsilon": epsilon,
         "epsilon_against_server": against_server_epsilon(ledger),
-        "attack": _attack(built, ledger, epsilon),
+        "attack": _attack(context, ledger, epsilon),
         "second_opinion": opinion.to_json() if opinion else None,
         "ledger_head": str(ledger.head),
         "group_size": built.group_size,
@@ -195,10 +195,10 @@ def _drawn_again(ledger: Ledger) -> list[str]:
 
 
 def _attack(
-    built: BuiltStrategy, ledger: Ledger, epsilon: float | None
+    context: RunContext, ledger: Ledger, epsilon: float | None
 ) -> dict[str, float | None] | None:
     """Return what attacks on a user reach at most; None where nothing is promised."""
-    if epsilon is None or not built.proven:
+    if epsilon is None or not context.strategy.is_proven(context.config.own):
         return None
     terms = {"adjacency": ledger.adjacency, "delta": ledger.delta}
     result = attack_bounds.of_run(ledger.spent().items(), epsilon=epsilon, **terms)

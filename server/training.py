@@ -156,7 +156,7 @@ def begun(
     )
     with ledger:
         built = with_hold_out(build(context, ledger), context, ledger)
-        if config.private and not built.proven:
+        if config.private and not context.strategy.is_proven(config.own):
             ledger.note(Caveat.NOT_PROVEN)
         built.strategy.stated = StatedPlan.of(
             folder.run_name,

@@ -3,8 +3,8 @@
 Source: Andrew et al. 2021. Each sampled user sends their clipped averaged gradient and whether it
 had to be clipped; sum and count get noise, in one charge, and the clip norm moves geometrically
 towards the one that leaves a share ``quantile`` of users unclipped. Unlike there, the noise on the
-sum is fixed first, for the clip norm that nodes were told; the optimizer is given the gradient in
-units of that norm (see ``strategies.adaptive``); and the denominator is the nominal cohort M.
+sum is fixed first, for the clip norm sent to nodes; the optimizer is given the gradient in units of
+that norm (see ``strategies.adaptive``); and the denominator is the nominal cohort M.
 
 Formal guarantee: (epsilon, delta) at the level of users under the plan's adjacency, which may be
 any of the four, for the whole sequence of models *and clip norms*: T compositions of the
@@ -32,6 +32,7 @@ from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum, node
 from murmuration.privacy.mechanisms.grid import COUNT_STEP
 from murmuration.privacy.mechanisms.noisy_sum import CountingClip, JointSum, sum_noise_for
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import Unit, select
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import batches_users, clip_of, model_of, sampled
 from murmuration.strategies.optimizers import OptimizerSettings
@@ -40,12 +41,10 @@ from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.adaptive import AdaptiveSettings
 from murmuration.strategies.settings.own.shared import Quantile
 from murmuration.strategies.spec import (
-    ALL,
     BuiltStrategy,
     NodeHalf,
     RunContext,
     Strategy,
-    Sums,
     clip_norm,
     cohort_bytes,
     grid_and_count,
@@ -172,12 +171,11 @@ class RadiusPlan(CohortPlan):
 
     @abstractmethod
     def mechanism_at(self, radius: float) -> Mechanism:
-        """Return what a round with this radius runs and charges; what it costs is the same at
-        any."""
+        """The mechanism of a round with this radius; its cost is the same for any radius."""
 
     @property
     def mechanism(self) -> Mechanism:
-        """Return what the first round runs and charges."""
+        """The mechanism of the first round."""
         return self.mechanism_at(self.start)
 
     @property
@@ -187,7 +185,7 @@ class RadiusPlan(CohortPlan):
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it besides the radius in force."""
+        """The config sent to nodes, besides the current radius."""
         return {"middle": self.middle, **super().node_config}
 
 
@@ -212,8 +210,7 @@ class AdaptivePlan(RadiusPlan):
         return cls(noise_multiplier=sigma, count_noise=count_noise, **plan)
 
     def mechanism_at(self, radius: float) -> JointSum:
-        """Return what a round with this radius runs and charges; what it costs is the same at
-        any."""
+        """The mechanism of a round with this radius; its cost is the same for any radius."""
         return JointSum(
             self.coins,
             UserClip(radius),
@@ -276,7 +273,7 @@ class Adaptive(SteppedStrategy):
         self._figures: dict[str, Shown[float]] = {}
 
     def parameters(self) -> Mapping[str, messages.Scalar]:
-        """The clip norm in force, and how many judgements of a user count."""
+        """The current clip norm, and the number of a user's judgements that count."""
         return {"clip-norm": self.radius, **self.plan.node_config}
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
@@ -288,7 +285,7 @@ class Adaptive(SteppedStrategy):
         return {"sum": UserClip(self.radius).step, "within": COUNT_STEP}
 
     def node_noise(self) -> NodeNoise | None:
-        """On sum and count, if nodes add it."""
+        """The noise on sum and count, if nodes add it."""
         plan, clip = self.plan, UserClip(self.radius)
         noisy = {
             "sum": NoisySum(plan.noise_multiplier * clip.norm, clip.step, clip.norm),
@@ -407,7 +404,6 @@ ADAPTIVE = Strategy(
     build=build,
     node_halves={"adaptive": NodeHalf(client_update, clip_norm, grid_and_count)},
     settings=AdaptiveSettings,
-    adjacencies=ALL,
-    sums=Sums.WITH_SHARED_NOISE,
+    theorems=select(Unit.VECTOR_AND_BIT),
     solve=divided(AdaptivePlan, lambda plan: {"count_noise": plan.count_noise}),
 )

@@ -59,9 +59,9 @@ PRIVATE = "private/"
 
 @dataclass(frozen=True)
 class Participants:
-    """Who takes part: the registry, and which of its users are trained on and held out.
+    """The users of a run: the registry, with those trained on and those held out.
 
-    ``share`` is the chance with which each user was held out by a secret coin; 0: no coin decided.
+    ``share`` is the probability with which each user was held out by a secret draw; 0: not random.
     """
 
     registry: Registry
@@ -71,12 +71,12 @@ class Participants:
 
     @classmethod
     def all(cls, registry: Registry) -> "Participants":
-        """Everybody is trained on."""
+        """Train on all users."""
         return cls(registry, registry.single, np.empty(0, dtype=np.int64))
 
 
 class Plan(Protocol):
-    """What a strategy samples, what that costs, and what nodes do; see ``strategies.sums``."""
+    """The sampling of a strategy, its cost, and its nodes' work; see ``strategies.sums``."""
 
     @property
     def sampler(self) -> Sampler:
@@ -85,18 +85,18 @@ class Plan(Protocol):
 
     @property
     def charges(self) -> Mapping[Event, int]:
-        """Return what the whole run will cost."""
+        """The events of the whole run, with their counts."""
         ...
 
     @property
     def node_config(self) -> Mapping[str, messages.Scalar]:
-        """Return what node halves need of it: public constants."""
+        """The config sent to nodes: public constants."""
         ...
 
 
 @dataclass
 class _Asked:
-    """What was asked of each node this round: how many users' contributions its sum may hold.
+    """The requests of this round: the number of users whose contributions each node's sum may hold.
 
     ``first`` is the place in the cohort of the first of them, ``total`` the size of the cohort.
     """
@@ -114,13 +114,13 @@ class CohortStrategy(Strategy):
         ledger: is charged.
         participants: from ``Registry.ask``.
         optimizer: holds the model; ``SolvedModel`` for a strategy that ``solves``.
-        source: of the cohort's coins.
+        source: of the cohort's sampling.
         features: the feature map's config as JSON, for the nodes.
         model: the name of the preference model, for the nodes.
-        log: takes what must not be released.
+        log: for values that must not be released.
         timeout: seconds to wait for the nodes of a round.
-        min_nodes: how many of the registered nodes must be online before a round's coins are
-            drawn, or (below 1) which share of them; 0: any number.
+        min_nodes: the number of registered nodes that must be online before a round is sampled, or
+            (below 1) their share; 0: any number.
         masked: let nodes' sums arrive under masks (``strategies.protocol.secure_rounds``).
         batch_users: let nodes compute several users at once (``preference.linear.gradients``).
 
@@ -198,12 +198,12 @@ class CohortStrategy(Strategy):
             )
 
     def parameters(self) -> Mapping[str, messages.Scalar]:
-        """Return what the node half needs besides the model: public constants of the plan."""
+        """The parameters of the node half besides the model: public constants of the plan."""
         return self.plan.node_config
 
     @abstractmethod
     def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
-        """Return whether so many users, each within the bound, can have produced a node's sums."""
+        """True if ``users`` users, each within the bound, can have produced a node's sums."""
 
     @abstractmethod
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
@@ -222,27 +222,26 @@ class CohortStrategy(Strategy):
         return dict.fromkeys(self.shapes(), 0.0)
 
     def node_noise(self) -> NodeNoise | None:
-        """Return what nodes add to this round's sums before they mask them, or None: they add
-        nothing.
+        """The noise that nodes add to this round's sums before masking; None if they add none.
 
-        Then every registered node answers in every round, asked for users or not.
+        With noise, every registered node answers in every round, with sampled users or without.
         """
         return None
 
     @property
     def is_fresh_draw(self) -> bool:
-        """Return whether asking a round again would be another draw of who is in it.
+        """True if repeating a round would draw another cohort or other noise.
 
-        Then a round that was asked is released and charged, whatever comes of it: as one of which
-        everybody is left out, if need be. Not in a simulation whose seed brings the same again. Nor
-        where everybody is asked, by no coin, and can be asked again at no cost, to solve for the
-        model; but what nodes have told with noise of their own they do not tell again.
+        A round whose requests were sent is then released and charged in any case, as an empty round
+        if need be. False in a simulation whose seed repeats the draw. False also if all users take
+        part without sampling, and can be asked again without privacy cost, to solve for the model;
+        but nodes that add noise of their own do not answer twice.
         """
         drawn = not self.solves or self.node_noise() is not None
         return drawn and not (self.source.seeded and self._simulated)
 
     def arrays(self) -> Mapping[str, np.ndarray]:
-        """Return what nodes get besides the model: earlier releases only."""
+        """Arrays sent to nodes besides the model: earlier releases only."""
         return {}
 
     def sample_cohort(self, round_: int) -> np.ndarray:
@@ -268,7 +267,7 @@ class CohortStrategy(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """One message to each node that hosts sampled users; to all whose noise is needed."""
+        """One message to each node with sampled users; to all nodes if their noise is needed."""
         del config, grid  # all parameters come from the plan
         users_S = self.sample_cohort(server_round)
         everybody = self.node_noise() is not None
@@ -328,7 +327,7 @@ class CohortStrategy(Strategy):
             raise failed_node(why, simulated=True)
 
     def _move(self, round_: int, totals: Mapping[str, np.ndarray] | None) -> ArrayRecord:
-        """Release from the totals, or from none if everybody is left out, and move the model."""
+        """Release from the totals, or from none if all users are left out, and move the model."""
         if totals is None:
             totals = self._nothing()
         if not self.is_fresh_draw:
@@ -340,7 +339,7 @@ class CohortStrategy(Strategy):
         return messages.model_record(self.optimizer.theta_D)
 
     def _nothing(self) -> dict[str, np.ndarray]:
-        """The totals of nobody. With noise, where that of the nodes has not come with a sum."""
+        """The totals of no users; with the nodes' noise if it did not come with a sum."""
         shapes = self._expected(self._asked.total)
         if (noise := self.node_noise()) is not None:
             return noise.on_nothing(shapes)
@@ -416,7 +415,7 @@ class CohortStrategy(Strategy):
                 total += sums[name]
 
     def _expected(self, users: int) -> dict[str, tuple[int, ...]]:
-        """The shapes of what so many users make up."""
+        """The shapes of the sums of ``users`` users."""
         return {
             name: (users, *shape) if name in self.stacked else shape
             for name, shape in self.shapes().items()
@@ -425,7 +424,7 @@ class CohortStrategy(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """One message to each node that hosts held-out users."""
+        """One message to each node with held-out users."""
         del config, grid
         held_out = self.participants.held_out
         parameters: dict[str, messages.Scalar] = {"features": self.features}
@@ -444,8 +443,8 @@ class CohortStrategy(Strategy):
         del server_round, replies
 
     def tally(self, grid: Grid, theta_D: np.ndarray, tally: Tally) -> np.ndarray:
-        """Return how a model does on all held-out users, (F,): exact sums, which only noise may
-        leave.
+        """Evaluate a model on all held-out users, (F,): exact sums, which may be released only with
+        noise.
 
         A node that fails, or sends what its users cannot produce, counts as zero.
         """
@@ -490,10 +489,11 @@ class CohortStrategy(Strategy):
         return totals[messages.TALLY]
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return what a resumed run needs, as arrays: the optimizer's state and the strategy's own.
+        """The state that a resumed run needs, as arrays: the optimizer's and the strategy's own.
 
-        They hold until the next release: long ones are those that training goes on with. Names of
-        what was not released (exact sums, noise) begin with ``PRIVATE``.
+        They are valid until the next release, and share memory with arrays that training continues
+        to use if they are long. Names of what was not released (exact sums, noise) begin with
+        ``PRIVATE``.
         """
         return {**self.optimizer.state(), "unanswered": np.array([self.unanswered])}
 
@@ -506,22 +506,22 @@ class CohortStrategy(Strategy):
         """Called when the last round is done, before the result: charge what is planned anyway."""
 
     def figures(self) -> Mapping[str, Shown[float]]:
-        """Return what else was released in the last round, or is public, for the metrics.
+        """Other releases of the last round, and public figures, for the metrics.
 
         A "noise_norm" among them is the length of the noise in the last gradient.
         """
         return {}
 
     def outcome(self) -> Mapping[str, Shown[object]]:
-        """Return what the result tells of what was released, beside the model."""
+        """Entries of the result about releases other than the model."""
         return {}
 
     def notes(self) -> list[str]:
-        """Return what a reader of the result must know before relying on it; sentences."""
+        """Caveats for a reader of the result, as sentences."""
         return []
 
     def summary(self) -> None:
-        """Nothing to print: the run directory says it all."""
+        """Print nothing: the run directory has everything."""
 
     def start(
         self,
@@ -588,11 +588,11 @@ class CohortStrategy(Strategy):
     def _drawn_round(
         self, round_: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> ArrayRecord | None:
-        """Draw a cohort and ask it; what the model is then. Raises as ``start``.
+        """Sample a cohort and train on it; returns the new model. Raises as ``start``.
 
         A seeded round that was released before repeats, or, where this machine's last digits are
-        not those of that time, is drawn again: with other coins and other noise it is a release
-        like any other, and charged as one. The sum on the old coins is not released.
+        not those of that time, is drawn again: with another cohort and other noise it is a release
+        like any other, and charged as one. The sum of the old cohort is not released.
         """
         source = self.source
         try:
@@ -609,15 +609,15 @@ class CohortStrategy(Strategy):
             self.source = source
 
     def _answered_before(self, round_: int) -> bool:
-        """Return whether nodes may have answered a round already, and would not again."""
+        """True if nodes may have answered a round already, and would refuse to answer again."""
         deployed = not self._simulated
         return self.masked and self.is_fresh_draw and deployed and round_ == self.interrupted
 
     def _lost_round(self, round_: int) -> ArrayRecord:
-        """A round under masks that a crash interrupted: everybody is left out of it.
+        """A round under masks that a crash interrupted: all users are left out of it.
 
-        Owners' agents answer it no second time, because the difference of two sums of one round
-        would be somebody's own.
+        Owners' agents do not answer it a second time, because the difference of two sums of one
+        round would reveal single users.
         """
         self._asked = _Asked()
         self.attendance.begin(0)
@@ -655,7 +655,7 @@ class SteppedStrategy(CohortStrategy):
         """
 
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
-        """One step with ``gradient``."""
+        """Take one step with ``gradient``."""
         gradient_D = self.gradient(round_, totals)
         cast(ServerOptimizer, self.optimizer).step(round_, gradient_D)
         return float(np.linalg.norm(gradient_D))

@@ -1,17 +1,17 @@
 """Only a release moves a model: where its parameters changed, the round has a charge.
 
-A strategy may come from another package, whose author can forget the ledger. So whoever runs rounds
-compares the model before and after each of them. A round that moved it and was not charged ends the
-run, and the ledger says ε = ∞ from then on. Rounds that were charged and moved nothing are none of
-its business: a test that fails costs what one that passes does.
+A strategy may come from another package, whose author can forget the ledger. So the caller compares
+the model before and after each round. A round that moved it and was not charged ends the run, and
+the ledger says ε = ∞ from then on. Rounds that were charged and moved nothing are accepted: a test
+that fails costs the same as one that passes.
 
 Steps take plain arrays, not values that only a charge returns. θ also moves where nothing is
 charged in that call (averages at the end of a phase, momentum, a solve from several releases,
 ``restore``), and a strategy holds the optimizer: such a type would be one more thing to pass
 through, and what this file checks would still have to be.
 
-That a charge is there says nothing of what it is for: whether the noise that was charged was added
-is the mechanism's promise (``privacy.mechanisms``), and not seen here.
+The presence of a charge does not show that the noise was added: that is the mechanism's
+responsibility (``privacy.mechanisms``), and not checked here.
 """
 
 import hashlib

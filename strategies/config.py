@@ -1,5 +1,4 @@
-"""What a run is asked to do: one frozen object, from a command line, a file, or Flower's run
-config.
+"""The config of a run: one frozen object, from a command line, a file, or Flower's run config.
 
 Its fields are the settings of every run (``strategies.settings``), and in ``own`` those that its
 strategy declares. Every one is a public parameter except ``seed``. Names in the run config are the
@@ -75,12 +74,16 @@ class RunConfig(Settings):
             raise InputError(f"{self.own!r} are no settings of --strategy {self.strategy}")
         check_values(self)
         check_values(self.own)
+        try:
+            registry.check_adjacency(self.strategy, Adjacency(self.adjacency), self.own)
+        except ValueError as error:
+            raise InputError(str(error)) from None
         strategy.check(self)
         _check_together(self, strategy)
 
     @classmethod
     def from_run_config(cls, run_config: Mapping[str, Scalar]) -> "RunConfig":
-        """Return the config of settings by name, with dashes or underscores.
+        """The config from settings by name, with dashes or underscores.
 
         Raises:
             InputError: unknown names, wrong types, or settings of other strategies than the one
@@ -96,7 +99,7 @@ class RunConfig(Settings):
         return cls(**values, own=own_settings(strategy, own))
 
     def changed(self, **settings: Scalar) -> "RunConfig":
-        """Return the config with other settings, those of single strategies among them.
+        """The config with other settings, including those of single strategies.
 
         Raises:
             InputError: as ``from_run_config``.
@@ -105,14 +108,14 @@ class RunConfig(Settings):
         return self.from_run_config({**self.to_run_config(), **changes})
 
     def resolved(self, registered: int) -> "RunConfig":
-        """With what depends on how many users there are: delta, if it is n^-1.1, and the cohort, if
-        everybody takes part or none was given.
+        """The config with all that depends on the number of users: delta, if it is n^-1.1, and the
+        cohort, if all users take part or none was given.
 
         n is the nominal number of users, a public constant. (Charles et al. 2024, App. F, take the
         number of examples, which is private under most adjacencies.)
 
         Raises:
-            InputError: no cohort was given, and none follows that the users are enough for.
+            InputError: no cohort was given, and there are too few users for the default.
         """
         users = self.trained_on(registered)
         delta = self.delta or users**DELTA_EXPONENT
@@ -134,15 +137,16 @@ class RunConfig(Settings):
 
     @property
     def comes_and_goes(self) -> bool:
-        """Return whether users may come and go while it runs: deployed ones, where their nominal
-        number fixes the sampling probability, and the model is not solved for at once."""
+        """True if users may come and go during the run: in a deployment whose nominal number of
+        users fixes the sampling probability, unless the model is solved for at once.
+        """
         return bool(self.registration and self.users) and not registry.named(self.strategy).rounds
 
     def immutable_fields(self) -> dict[str, Scalar]:
-        """Return what a resumed run may not change: everything that decides the result or its cost.
+        """The settings that a resumed run may not change: all that decide the result or its cost.
 
-        Of what single strategies declare only what this one does, so that a package that brings
-        another, or is gone, keeps no run from going on.
+        Settings declared by other strategies are not included, so that installing or removing a
+        package does not keep a run from being resumed.
         """
         return {
             field.name: getattr(part, field.name)
@@ -153,10 +157,10 @@ class RunConfig(Settings):
 
 
 def own_settings(strategy: Strategy, given: Mapping[str, Any]) -> object:
-    """Return a strategy's own settings, of those of any that are given.
+    """A strategy's own settings, taken from those given for any strategy.
 
     Raises:
-        InputError: one is for other strategies, and not as by default.
+        InputError: one is for other strategies, and not its default.
     """
     own = {}
     for name, value in given.items():
@@ -205,7 +209,7 @@ def read_settings(path: Path) -> dict[str, Scalar]:
 
 
 def by_field(settings: Mapping[str, Any], where: str = "") -> dict[str, Any]:
-    """Return settings by the names of their fields.
+    """Settings by the names of their fields.
 
     Args:
         settings: by name, with dashes or underscores.
@@ -290,7 +294,6 @@ def _check_together(config: RunConfig, strategy: Strategy) -> None:
     if schema.kind == "thumbs":
         _check_thumbs(config, strategy)
     try:
-        registry.check_adjacency(config.strategy, Adjacency(config.adjacency))
         check_noise(config, strategy)
         if config.secure_aggregation:
             check_masks(config, strategy, registry.strategies().values())
@@ -325,7 +328,7 @@ def _check_thumbs(config: RunConfig, strategy: Strategy) -> None:
 
 
 def _check_task(config: RunConfig, strategy: Strategy) -> None:
-    """Refuse what has no meaning for what is learnt."""
+    """Refuse settings that have no meaning for the task."""
     task = config.task
     if config.as_published and task != "sft":
         raise InputError("--as-published is about --task sft: which responses it learns from")

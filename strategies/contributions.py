@@ -1,4 +1,4 @@
-"""What node halves share: which judgements count, and from users to one bounded sum.
+"""Common parts of node halves: the selection of judgements, and the sum of users' bounded vectors.
 
 What a user contributes is bounded twice over. In one round at most G of their judgements count, a
 window at a random place each round, averaged over as many as there are: k_i = min(m_i, G) in the
@@ -7,7 +7,7 @@ who gave thousands of judgements only these are ever touched.
 
 Which ones these are is a function of the user's name alone (and of the seed, in a simulation): the
 same in every round and after every restart, without a node having to remember anything. Any choice
-that looks at nobody else's data keeps the guarantees, so it need not be secret or fresh.
+that does not use other users' data keeps the guarantees, so it need not be secret or fresh.
 
 Legend: U users of a node, S sampled users, N judgements of sampled users, B users in a chunk,
 D dimensions.
@@ -43,7 +43,9 @@ class ClipSum(Protocol):
 def retained(
     start_U: torch.Tensor, users_S: np.ndarray, keys_S: np.ndarray, most: int, source: Randomness
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what a user keeps for the run, at most ``most``: judgements (N,) and counts (S,)."""
+    """The judgements that users keep for the whole run, at most ``most`` each: judgements (N,) and
+    counts (S,).
+    """
     from murmuration.preference.linear.gradients import windows
 
     # The same in every round, and in one that is drawn again.
@@ -54,7 +56,9 @@ def retained(
 def sampled(
     examples: TrainingExamples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what counts of the asked users in this round: judgements (N,) and counts (S,)."""
+    """The judgements of the sampled users that count in this round: judgements (N,) and counts
+    (S,).
+    """
     import torch
 
     from murmuration.preference.linear.gradients import windows
@@ -82,7 +86,7 @@ def model_of(examples: TrainingExamples, work: TrainRequest) -> PreferenceModel:
 
 
 def batches_users(work: TrainRequest) -> bool:
-    """Return whether several users may share an operation, by a public setting of the run."""
+    """True if several users may share an operation, by a public setting of the run."""
     return bool(work.parameters.get("batch-users", False))
 
 
@@ -154,7 +158,7 @@ def client_update(
 
 
 def shapes(dimension: int) -> dict[str, tuple[int, ...]]:
-    """Of one user's rows."""
+    """The shapes of one user's rows."""
     return {"stack": (dimension,), "present": ()}
 
 

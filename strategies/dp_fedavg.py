@@ -30,7 +30,6 @@ from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.dp_fedavg import FedAvgSettings
 from murmuration.strategies.spec import (
-    ALL,
     BuiltStrategy,
     NodeHalf,
     RunContext,
@@ -40,12 +39,13 @@ from murmuration.strategies.spec import (
 )
 from murmuration.strategies.uls import (
     DEFAULT_CLIP,
+    OF_VECTORS,
     Uls,
     UlsPlan,
+    applies,
     built,
     check_sampling,
     correlation,
-    sums_of,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ DEFAULT_LOCAL = LocalSteps(4, 1.0)
 
 
 def default_clip(local: LocalSteps) -> float:
-    """As tight a bound on each local step as ULS puts on its one."""
+    """The clip norm that bounds each local step as tightly as ULS bounds its one step."""
     return DEFAULT_CLIP * local.rate * local.steps
 
 
@@ -76,7 +76,7 @@ class FedAvgPlan(UlsPlan):
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: as for ULS, and the local steps."""
+        """The config sent to nodes: as for ULS, and the local steps."""
         return {
             **super().node_config,
             "local-steps": self.local.steps,
@@ -141,8 +141,8 @@ DP_FEDAVG = Strategy(
     build=build,
     node_halves={"dp-fedavg": NodeHalf(client_update, clip_norm, grid_of_clip)},
     settings=FedAvgSettings,
-    adjacencies=ALL,
-    sums=sums_of,
+    theorems=OF_VECTORS,
+    applies=applies,
     check=check_sampling,
     solve=sampled_users,
 )

@@ -1,19 +1,19 @@
 """ELS / DP-SGD-ELS: sample and clip single judgements, and account for whole users.
 
-Source: Charles et al. 2024, Algorithm 1. Every user keeps at most G judgements, chosen once for
-the run (see ``strategies.contributions``). In every round each kept judgement is in with
-probability p, by a coin that its node tosses; its gradient is clipped to C, and the node sends the
-sum over its users. The noise is added to the sum, which is divided by B = p·G·N, a constant fixed
+Source: Charles et al. 2024, Algorithm 1. Every user keeps at most G judgements, chosen once for the
+run (see ``strategies.contributions``). In every round each kept judgement is sampled with
+probability p, independently, by its node; its gradient is clipped to C, and the node sends the sum
+over its users. The noise is added to the sum, which is divided by B = p·G·N, a constant fixed
 before any data is seen: Algorithm 1 divides by p·|D_sub|, and the number of kept judgements is
 private.
 
 Formal guarantee: (epsilon, delta) at the level of users under add-remove and zero-out, for the
 whole sequence of models: T compositions of the mixture of Gaussians with Binomial(G, p) means
 (Theorem 1, which is tight). There is none under replace and replace-labels. Trusted: the server (it
-sees sums before noise) and the nodes, not only with clipping: they toss the coins, and one that
-includes its users' judgements more often, or shows others which were in, undoes the amplification
-by sampling. All nodes are asked every round, so nobody learns who took part from whom the server
-writes to.
+sees sums before noise) and the nodes, not only with clipping: they do the sampling, and a node that
+includes its users' judgements more often, or shows others which were sampled, undoes the
+amplification by sampling. All nodes are asked every round, so the server's messages do not show who
+took part.
 
 ``--cohort M`` stands for the compute of ULS with M users a round: B = M·G_ULS, p = B/(N·G).
 
@@ -42,6 +42,7 @@ from murmuration.privacy.mechanisms.median import release_median
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum
 from murmuration.privacy.mechanisms.parallel import on_each_core
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import Unit, select
 from murmuration.strategies import sums, uls
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import batches_users, model_of, retained
@@ -52,13 +53,10 @@ from murmuration.strategies.protocol.secure_rounds import check_nodes
 from murmuration.strategies.settings.own.els import ElsSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
-    ALL,
-    COMES_OR_GOES,
     BuiltStrategy,
     NodeHalf,
     RunContext,
     Strategy,
-    Sums,
     clip_norm_of_each,
     grid_of_clip,
     sum_bytes,
@@ -110,7 +108,7 @@ class ElsPlan(SumPlan):
 
     @cached_property
     def mechanism(self) -> ExampleSum:
-        """Return what each round runs and charges."""
+        """The mechanism that each round runs and charges."""
         return ExampleSum(
             self.probability,
             self.group_size,
@@ -123,7 +121,7 @@ class ElsPlan(SumPlan):
 
     @property
     def besides(self) -> dict[Event, int]:
-        """Return what choosing G cost."""
+        """The event of a private choice of G, if any."""
         return {PureChoice(self.chosen_at): 1} if self.chosen_at else {}
 
     @property
@@ -133,7 +131,7 @@ class ElsPlan(SumPlan):
 
     @property
     def divisor(self) -> float:
-        """Return what the noisy sum is divided by: B, or B·C with normalized clipping."""
+        """The divisor of the noisy sum: B, or B·C with normalized clipping."""
         return self.batch * (self.clip.norm if self.normalized else 1.0)
 
     @property
@@ -143,12 +141,14 @@ class ElsPlan(SumPlan):
 
     @property
     def gradients(self) -> float:
-        """In gradients of a user under ULS, each over so many judgements."""
+        """The compute in user gradients of ULS, each over the default number of judgements."""
         return self.rounds * self.batch / sums.DEFAULT_GROUP_SIZE
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Clip norm, how many judgements a user keeps, and how often each is in."""
+        """The config sent to nodes: the clip norm, the number of judgements that a user keeps, and
+        their sampling probability.
+        """
         return {
             "clip-norm": self.clip.norm,
             "group-size": self.group_size,
@@ -164,7 +164,7 @@ def same_compute(cohort: int, users: int, group_size: int) -> float:
 def client_update(
     examples: TrainingExamples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
-    """The node half: ``sum`` of the clipped gradients of kept judgements whose coins came up, (D,).
+    """The node half: ``sum`` of the clipped gradients of the sampled judgements, (D,).
 
     A pure function of its arguments (with a seeded ``source``). Raises KeyError or ValueError for
     parameters that are missing or wrong.
@@ -215,7 +215,7 @@ def client_update(
 class Els(SumStrategy, SteppedStrategy):
     """The server half, with an ``ElsPlan``; see ``SumStrategy``.
 
-    Everybody is asked every round; the coins are tossed by the nodes, one per judgement.
+    All nodes are asked every round; they sample their judgements, each independently.
     """
 
     name = "els"
@@ -246,7 +246,7 @@ MEDIAN_SHARE = 0.05
 def build_els(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures."""
     config = context.config
-    ELS.check_adjacency(Adjacency(config.adjacency))  # before anything is spent
+    ELS.check_adjacency(Adjacency(config.adjacency), config.own)  # before anything is spent
     group_size, chosen_at = config.group_size, 0.0
     if not group_size:
         chosen_at = MEDIAN_SHARE * config.epsilon
@@ -357,7 +357,7 @@ class GroupPlan(ElsPlan):
 
     @classmethod
     def for_epsilon(cls, epsilon: float, **plan: Any) -> Self:
-        """As for ELS; ValueError, naming the largest k that works, if the conversion diverges."""
+        """As for ELS; ValueError, with the largest k that works, if the conversion diverges."""
         check(cls(noise_multiplier=_ENORMOUS, **plan), epsilon)
         return super().for_epsilon(epsilon, **plan)
 
@@ -444,9 +444,13 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     }
 
 
-def _sums(settings: Settings) -> Sums:
+def _check(settings: Settings) -> None:
     """Choosing a group size shows the server exact counts of judgements."""
-    return Sums.WITH_SHARED_NOISE if settings.group_size else Sums.WITH_DISCRETE_NOISE
+    if settings.noise == "distributed" and not settings.group_size:
+        raise InputError(
+            "--noise distributed: the server would see exact numbers of judgements, to choose a "
+            "group size; give --group-size, or use --noise discrete"
+        )
 
 
 ELS = Strategy(
@@ -455,9 +459,8 @@ ELS = Strategy(
     build=build_els,
     node_halves={"els": NodeHalf(client_update, clip_norm_of_each, grid_of_clip)},
     settings=ElsSettings,
-    adjacencies=COMES_OR_GOES,
-    why="nothing is proved for a user whose examples are replaced",
-    sums=_sums,
+    theorems=select(Unit.EXAMPLES, event=MixtureGaussian.kind),
+    check=_check,
     solve=solve,
 )
 GROUP = Strategy(
@@ -466,7 +469,6 @@ GROUP = Strategy(
     build=build_group,
     node_halves={"group": NodeHalf(client_update, clip_norm_of_each, grid_of_clip)},
     settings=ElsSettings,
-    adjacencies=ALL,
-    sums=Sums.ON_A_GRID,
+    theorems=select(Unit.EXAMPLES, event=GroupGaussian.kind),
     solve=solve,
 )

@@ -1,20 +1,20 @@
 """Train on labels that leave their users randomized: one round, no trusted server.
 
-Every node tells its users' labels through randomized response, once and for all
-(``client.labels.memory``), and the server fits a model to what was told and to public features, or
-a policy to public prompts and responses. The flip rate of every label comes with the label. Which
+Every node releases its users' labels through randomized response, once and for all
+(``client.labels.memory``), and the server fits a model to these labels and to public features, or a
+policy to public prompts and responses. The flip rate of every label comes with the label. Which
 estimator: see ``preference.estimation.debiased`` and ``preference.estimation.projected_sgd``, for a
 policy ``preference.policy_losses``.
 
 Formal guarantee, under ``replace-labels``: (ε, δ) for all labels of one user together, δ = 0 unless
-labels are told with one. It holds against the server, and whatever is computed
-from told labels, held-out labels apart. Trusted: nobody but the user's own node. Prompts,
-responses and numbers of judgements are public.
+labels are released with one. It holds against the server, and for everything computed from the
+released labels, except for held-out labels. Trusted: only the user's own node. Prompts, responses
+and numbers of judgements are public.
 
 Source: Chowdhury et al. 2024 ("L"), §4; AUP-RLHF, §4 (for whole users); Zhou et al. 2025 (square
 loss).
 
-Legend: S asked users, N labels told, J public judgements, D dimensions.
+Legend: S asked users, N released labels, J public judgements, D dimensions.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.privacy.promise import delta_text
+from murmuration.privacy.theorems import Mechanism, Participation, Unit, find, select
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import label_queries, messages
@@ -49,7 +50,7 @@ from murmuration.strategies.protocol.users import RegistryError
 from murmuration.strategies.settings.declaration import option
 from murmuration.strategies.settings.own.local_label import LocalLabelSettings
 from murmuration.strategies.settings.run import Settings
-from murmuration.strategies.spec import LABELS, BuiltStrategy, RunContext, Strategy
+from murmuration.strategies.spec import BuiltStrategy, RunContext, Strategy
 
 if TYPE_CHECKING:
     import torch
@@ -66,21 +67,21 @@ StepsName = Literal["decaying", "published"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """How a model is fitted to told labels; all of it is post-processing.
+    """The settings of a fit to randomized labels; all of it is post-processing.
 
     Attributes:
-        estimator: which one.
+        estimator: its name.
         model: of preferences, as in ``--model``.
         ball: B of ‖θ‖ ≤ B; 0: 30 over the root mean square of ‖x‖, so that a judgement's log-odds
             may be 30 at most, typically.
-        ridge: added curvature; 0: the mean of ‖x‖², so that a judgement's log-odds are about one
-            where labels say nothing. ``sgd`` has none.
-        weights: of judgements, by what their labels tell or all the same. The likelihood (``mle``)
-            weighs them by itself.
+        ridge: added curvature; 0: the mean of ‖x‖², so that a judgement's log-odds are about one if
+            labels have no information. ``sgd`` has none.
+        weights: of judgements, by the information in their labels or equal. The likelihood
+            (``mle``) weighs them by itself.
         sum_zero: only models with ⟨1, θ⟩ = 0.
         steps: of ``sgd``.
 
-    Raises ValueError for a bound that cannot be, or a model that the estimator cannot fit.
+    Raises ValueError for an invalid bound, or a model that the estimator cannot fit.
     """
 
     estimator: Estimator = "debiased"
@@ -133,7 +134,8 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Told:
-    """N labels: about which public judgements, which of the responses, and with which coins.
+    """N randomized labels: the public judgement of each, the response stated, and the flip
+    probability.
 
     ``rows_N`` are places among all judgements, ``answers_N`` places among the responses in their
     canonical order, of which there are ``choices_N``; with probability ``flips_N`` the answer is
@@ -150,20 +152,23 @@ class Told:
 
     @classmethod
     def joined(cls, parts: Sequence[Told]) -> Told:
-        """All of several, in order."""
+        """The labels of several, concatenated in order."""
         return cls(
             *(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(cls))
         )
 
     @property
     def contrast_N(self) -> np.ndarray:
-        """By how much the true response is likelier to be stated than any given other; of pairs
-        1/c(ε), of Zhou et al. 2025."""
+        """The probability of stating the true response less that of any given other; for pairs
+        1/c(ε), of Zhou et al. 2025.
+        """
         return 1.0 - self.flips_N - self.flips_N / (self.choices_N - 1)
 
     @property
     def in_words(self) -> str:
-        """Return how much was told, in all: post-processing of public coins."""
+        """A sentence on the information in all labels: post-processing of public flip
+        probabilities.
+        """
         c, worth = 1.0 / np.median(self.contrast_N), float((self.contrast_N**2).sum())
         return (
             f"{len(self):,} labels were released. To correct for randomized response, the median "
@@ -172,7 +177,7 @@ class Told:
         )
 
     def judgements(self, items: PublicItems) -> Judgements:
-        """As judgements of nobody in particular, the stated response first."""
+        """The labels as judgements of a single nominal user, with the stated response first."""
         rows, answers = self.rows_N.tolist(), self.answers_N.tolist()
         shown = [items.responses[row] for row in rows]
         return Judgements(
@@ -194,9 +199,12 @@ class Told:
 Solve = Callable[[Told], tuple[np.ndarray, list[str]]]
 
 
+_PARTS = (Unit.EACH_LABEL, Participation.ONCE, Mechanism.RANDOMIZED_RESPONSE)
+
+
 @dataclass(frozen=True)
 class LocalLabelPlan:
-    """What is promised, and to how many users."""
+    """The promise to users, and their number."""
 
     promise: LabelPromise
     users: int
@@ -205,18 +213,18 @@ class LocalLabelPlan:
     sampler = PoissonSampler(1.0)  # everybody is asked
 
     def __post_init__(self) -> None:
-        LOCAL_LABEL.check_adjacency(self.adjacency)
+        find(*_PARTS, self.adjacency)
         if self.users < 1:
             raise ValueError(f"there must be users with labels: {self.users}")
 
     @property
     def charges(self) -> dict[Event, int]:
-        """Return what the labels of one user cost."""
+        """The event of one user's labels."""
         return {LabelsTold(self.promise.epsilon, self.promise.delta): 1}
 
     @property
     def node_config(self) -> Mapping[str, messages.Scalar]:
-        """Return what users are promised: nodes are asked for labels, not for work."""
+        """The promise to users: nodes are asked for labels, not for gradients."""
         return self.promise.to_config()
 
 
@@ -260,7 +268,7 @@ class LocalLabel(CohortStrategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask every node for its users' labels, charged first; nobody gets a model.
+        """Ask every node for its users' labels, charged first; no model is sent.
 
         Raises:
             BudgetExceeded: the ledger refuses.
@@ -338,7 +346,7 @@ _HOW = {
 
 
 def label_promise(config: Settings) -> LabelPromise:
-    """Return what users are promised for their labels; InputError if it cannot be."""
+    """The promise to users about their labels; InputError if the settings allow none."""
     own = config.of(LocalLabelSettings)
     try:
         return LabelPromise(
@@ -351,7 +359,7 @@ def label_promise(config: Settings) -> LabelPromise:
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
-    """One round of randomized labels, and a fit to public items."""
+    """The strategy of one round of randomized labels, and a fit to public items."""
     config, participants = context.config, context.participants
     promise = label_promise(config)
     items = PublicItems.ask(
@@ -414,7 +422,9 @@ def on_features(estimate: Estimate, examples: PairExamples) -> Solve:
 
 
 def _linear(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
-    """Return how a linear head is fitted, and in words; InputError for a model that cannot be."""
+    """The function that fits a linear head, and a description; InputError for a model that cannot
+    be fitted.
+    """
     config, own = context.config, context.config.of(LocalLabelSettings)
     examples = items.examples(feature_map(json.loads(context.features)))
     preference_model(config.model, examples.kind, examples.width)  # refuses a model of pairs
@@ -431,7 +441,7 @@ def _linear(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
 
 
 def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
-    """Return how a policy is fitted, and in words."""
+    """The function that fits a policy, and a description."""
     from murmuration.preference.kinds.policy import PolicyModel
     from murmuration.preference.language.policies import policy_loss
     from murmuration.preference.language.policy_fit import FIT_RATES, PolicyFit
@@ -510,11 +520,8 @@ LOCAL_LABEL = Strategy(
     help="Training on labels that leave their users randomized: one round, no trusted server.",
     build=build,
     settings=LocalLabelSettings,
-    adjacencies=LABELS,
-    why="only labels are randomized; prompts, responses and their numbers are public",
+    theorems=select(*_PARTS),
     rounds=(1,),
     check=_check,
-    local=True,
-    draws="randomized-response",
     fits_policies=True,
 )

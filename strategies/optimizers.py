@@ -65,7 +65,7 @@ class OptimizerSettings:
 
 
 def workload(settings: OptimizerSettings) -> Workload:
-    """What the steps of SGD add up of the rounds' releases, for noise that is correlated.
+    """The linear map from the rounds' releases to SGD's iterates and result, for correlated noise.
 
     θ after each round, and the result, which is the average of the last ones. The result counts as
     much as all iterates together; a step size that is the same in all rounds does not matter.
@@ -138,7 +138,7 @@ class ServerOptimizer:
         return self.settings.rate * (1.0 if round_ is None else self.settings.factor(round_))
 
     def step(self, round_: int, gradient_D: np.ndarray) -> None:
-        """One descent step with the released gradient of ``round_`` (1, 2, …)."""
+        """Take one descent step with the released gradient of ``round_`` (1, 2, …)."""
         import torch
 
         self._torch.param_groups[0]["lr"] = self.rate(round_)
@@ -149,9 +149,10 @@ class ServerOptimizer:
             self._averaged += 1
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything that a resumed run needs, as arrays, which hold until the next step.
+        """The state that a resumed run needs, as arrays, which are valid until the next step.
 
-        They are long, so they are the optimizer's own. There is no average before it has begun.
+        They are long, so they share the optimizer's memory. Before averaging begins there is no
+        average.
         """
         import torch
 
@@ -228,7 +229,9 @@ class PhasedSgd(ServerOptimizer):
         self._ends = np.cumsum([phase.rounds for phase in phases]).tolist()
 
     def step(self, round_: int, gradient_D: np.ndarray) -> None:
-        """One step, unless the phase was halted; at its end, over to its average."""
+        """Take one step, unless the phase was halted; at the phase's end, continue from its
+        average.
+        """
         if not self.halted:
             self._average += self.theta
             self._averaged += 1

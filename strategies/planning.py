@@ -1,4 +1,4 @@
-"""What a run would cost, before any data is touched: ``murmuration plan``, for every strategy.
+"""The cost of a run, before any data are read: ``murmuration plan``, for every strategy.
 
 Six numbers hang together: epsilon, noise multiplier, rounds, cohort, users and delta. Five are
 given, the sixth follows. A strategy says in its file which of the ways here is its own, or has
@@ -28,10 +28,10 @@ SIX = ("epsilon", "noise_multiplier", "rounds", "cohort", "users", "delta")
 
 @dataclass(frozen=True)
 class PlanQuery:
-    """What is known of a plan; None for what was not given.
+    """The given numbers of a plan; None for those not given.
 
-    ``hold_out`` is how users are held out, if they are; ``settings`` are the strategy's own.
-    ``own`` has what is given of ``settings.plan_options``.
+    ``hold_out`` is the random hold-out, if any; ``settings`` are the strategy's own. ``own`` has
+    the given values of ``settings.plan_options``.
     """
 
     strategy: str
@@ -49,7 +49,7 @@ class PlanQuery:
 
     @property
     def sampled(self) -> Sampled:
-        """Who is in a round and whose noise rounds share, of its settings."""
+        """Its settings of sampling and correlated noise."""
         return self.settings if isinstance(self.settings, Sampled) else Sampled()
 
     def check_given(self, *names: str) -> None:
@@ -60,7 +60,7 @@ class PlanQuery:
                 raise InputError(f"--strategy {self.strategy} needs --{option}, a positive number")
 
     def refuse_cohort(self) -> None:
-        """InputError for a cohort, where everybody takes part."""
+        """Raise InputError for a cohort, if all users take part."""
         if self.cohort is not None:
             raise InputError(
                 f"--cohort has no meaning for --strategy {self.strategy}: everybody takes part"
@@ -83,7 +83,7 @@ Solve = Callable[[PlanQuery, Adjacency], dict[str, Any]]
 def attack_figures(
     charges: Mapping[Event, int], *, adjacency: Adjacency, epsilon: float, delta: float
 ) -> dict[str, float]:
-    """Return what attacks on a run of this plan reach at most; ``epsilon`` is what it may cost."""
+    """Upper bounds on attacks against a run of this plan; ``epsilon`` is its budget."""
     bounds = attack_bounds.of_run(
         charges.items(), adjacency=adjacency, epsilon=epsilon, delta=delta
     )
@@ -92,18 +92,17 @@ def attack_figures(
 
 
 def not_planned(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
-    """Of strategies that add no noise to a sum; raises InputError."""
+    """The ``solve`` of strategies that add no noise to a sum; raises InputError."""
     raise InputError(
         f"--strategy {query.strategy} adds no noise to a sum: there is nothing to plan"
     )
 
 
 def sampled_users(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
-    """All of ``SIX`` from five of them: users are sampled, and one clipped vector of each is
-    summed.
+    """All of ``SIX`` from five of them, for a sum of one clipped vector of each sampled user.
 
     Raises:
-        InputError: not exactly one is left out, a number that cannot be, or one that means nothing.
+        InputError: not exactly one is left out, an invalid number, or one without a meaning here.
     """
     query.refuse_examples()
     missing = [name for name in SIX if getattr(query, name) is None]
@@ -117,7 +116,7 @@ def sampled_users(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
 
 
 def _solved(query: PlanQuery, missing: str, adjacency: Adjacency) -> dict[str, float]:
-    """Return all of ``SIX``, of which the one that is ``missing`` is solved for."""
+    """All of ``SIX``, with the ``missing`` one solved for."""
     given, coins = {name: getattr(query, name) for name in SIX}, query.hold_out
     known = {name: value for name, value in given.items() if value is not None}
     for name, value in known.items():
@@ -214,8 +213,9 @@ def correlations(
     adjacency: Adjacency,
     hold_out: HoldOut | None,
 ) -> list[Correlation]:
-    """Return independent noise, and that of those ``bands`` for which there are enough users and
-    rounds."""
+    """Independent noise, and correlated noise of those ``bands`` for which there are enough users
+    and rounds.
+    """
     added = workload(settings)
     result: list[Correlation] = []
     for count in (1, *bands):
@@ -246,7 +246,7 @@ def buffered(
     adjacency: Adjacency,
     hold_out: HoldOut | None,
 ) -> Correlation:
-    """Return buffered noise for groups of so many users that take turns.
+    """Buffered noise for groups of users of size ``cohort`` that take turns.
 
     Raises:
         ValueError: they do not make a whole number of groups.
@@ -268,24 +268,14 @@ def buffered(
     return Correlation(factor, sigma, spread, spread * sigma / alone)
 
 
-#: Which --sampling and --noise-correlation go together.
-_TOGETHER = (("poisson", "none"), ("poisson", "banded"), ("cyclic", "blt"), ("all", "none"))
-
-
-def check_together(sampling: str, correlation: str, bands: int | None) -> None:
-    """InputError, naming the option, for noise that is not for who is in a round."""
-    if (sampling, correlation) not in _TOGETHER:
-        raise InputError(
-            f"--sampling {sampling} and --noise-correlation {correlation} do not go together: "
-            "banded is for poisson, blt for cyclic and cyclic for blt, and none for the others"
-        )
+def check_bands(correlation: str, bands: int | None) -> None:
+    """InputError for a number of bands where noise has none."""
     if bands is not None and not (correlation == "banded" and bands >= 2):
         raise InputError("--bands is for --noise-correlation banded, and at least 2")
 
 
 def check_correlated(
     correlation: str,
-    adjacency: Adjacency,
     *,
     rounds: int,
     bands: int | None,
@@ -294,11 +284,6 @@ def check_correlated(
 ) -> None:
     """InputError, naming the option, for what there is no such noise for; None or 0: not given."""
     banded, least = correlation == "banded", bands or BANDS[0]
-    if banded and adjacency.vectors_changed != 1:
-        raise InputError(
-            f"--noise-correlation banded has no guarantee under {adjacency}: it is proved of users "
-            "who come or go; use --adjacency add-remove or zero-out, or --noise-correlation none"
-        )
     if rounds > MOST_CORRELATED_ROUNDS:
         raise InputError(
             f"--noise-correlation {correlation} is for at most {MOST_CORRELATED_ROUNDS:,} "
@@ -319,9 +304,10 @@ def check_correlated(
 def _correlated(
     query: PlanQuery, known: Mapping[str, float], missing: str, adjacency: Adjacency
 ) -> dict[str, float]:
-    """Return all of ``SIX`` with correlated noise, and its error over that of independent noise, of
-    a run with the usual optimizer: in bands of all that are compared, of which the best is taken;
-    by buffers also over independent noise with the same turns."""
+    """All of ``SIX`` with correlated noise, and its error relative to independent noise, for a run
+    with the default optimizer: for banded noise with all numbers of bands compared, of which the
+    best is taken; for buffered noise also relative to independent noise over the same turns.
+    """
     correlation, bands = query.sampled.noise_correlation, query.sampled.bands
     if missing != "noise_multiplier":
         raise InputError(
@@ -330,7 +316,7 @@ def _correlated(
         )
     epsilon, delta = known["epsilon"], known["delta"]
     rounds, cohort, users = int(known["rounds"]), known["cohort"], known["users"]
-    check_correlated(correlation, adjacency, rounds=rounds, bands=bands, cohort=cohort, users=users)
+    check_correlated(correlation, rounds=rounds, bands=bands, cohort=cohort, users=users)
     steps = OptimizerSettings("sgd", 1.0, rounds)
     terms: dict[str, Any] = {"delta": delta, "adjacency": adjacency, "hold_out": query.hold_out}
     charged: dict[Event, int]
@@ -362,7 +348,7 @@ def _correlated(
 
 
 def largest(fits: Callable[[int], bool], most: int) -> int:
-    """Return the largest number up to ``most`` that fits, 0 if none; ``fits`` turns false once."""
+    """The largest number up to ``most`` that fits, 0 if none; ``fits`` turns false once."""
     low, high = 0, most + 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -386,14 +372,14 @@ def _first_users(fits: Callable[[int], bool], cohort: float) -> int:
 def released_once(
     query: PlanQuery, adjacency: Adjacency, allowed: tuple[int, ...]
 ) -> dict[str, float]:
-    """All numbers where everybody takes part in each of the ``allowed`` rounds, without sampling.
+    """All numbers of a plan with all users in each of the ``allowed`` rounds, without sampling.
 
-    Cohort and users do not enter: epsilon, the noise multiplier (over the clip norm) and delta hang
-    together, and two of them give the third.
+    Cohort and users do not matter: of epsilon, the noise multiplier (over the clip norm) and delta,
+    two determine the third.
 
     Raises:
         InputError: not exactly one of epsilon, noise multiplier and delta is left out, or a number
-            that cannot be.
+            is invalid.
     """
     query.refuse_examples()
     strategy = query.strategy

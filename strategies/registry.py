@@ -55,16 +55,17 @@ COUNTS = "counts"
 
 @cache
 def strategies() -> dict[str, Strategy]:
-    """All strategies by name. What another package brings and cannot be used is set aside."""
+    """All strategies by name, without those of other packages that cannot be used."""
     return _loaded(None)[0]
 
 
 @cache
 def _loaded(only: frozenset[str] | None) -> tuple[dict[str, Strategy], dict[str, str]]:
-    """All strategies, and by the name of its entry point why one of another package is none.
+    """All strategies, and by the name of its entry point the reason why one of another package
+    cannot be used.
 
-    Of other packages' only those named in ``only``, if it is given; the others are not imported.
-    Nothing that such a package does when it is imported, or has in it, keeps others from working.
+    If ``only`` is given, it names the strategies of other packages that are imported. An error in
+    such a package does not affect other strategies.
     """
     result = {strategy.name: strategy for strategy in OURS}
     refused: dict[str, str] = {}
@@ -119,9 +120,9 @@ def named(name: str) -> Strategy:
 
 @cache
 def node_halves(only: frozenset[str] | None = None) -> dict[str, NodeHalf]:
-    """Return what nodes can be asked to compute, by the name that stands in requests.
+    """The node halves, by their names in requests.
 
-    With ``only``, of other packages' strategies those of these names; no other is imported.
+    ``only`` names the strategies of other packages that are included; no other is imported.
     """
     asked_before = NodeHalf(
         group_size_histogram.client_update, None, lambda number: {"sum": 1.0}, model=False
@@ -137,10 +138,10 @@ def _halves(known: dict[str, Strategy]) -> dict[str, NodeHalf]:
 
 @cache
 def allowable(only: frozenset[str] | None = None) -> dict[str, str]:
-    """Return what an owner's policy can allow: the node half that each strategy's name stands for.
+    """The node half of each strategy that an owner's policy can allow, by the strategy's name.
 
-    Those whose part of one user has a bound; of several node halves it is the first. ``only`` as in
-    ``node_halves``.
+    These are the ones with a bound on one user's contribution; of several node halves it is the
+    first. ``only`` is as in ``node_halves``.
     """
     result = {}
     for strategy in _loaded(only)[0].values():
@@ -157,12 +158,12 @@ def installed() -> frozenset[str]:
 
 @cache
 def solved() -> frozenset[str]:
-    """Names of strategies that solve for the model, with everybody, in few rounds."""
+    """The names of strategies that solve for the model, with all users, in few rounds."""
     return frozenset(name for name, strategy in strategies().items() if strategy.rounds)
 
 
 def base_config(config: Settings) -> dict[str, Any]:
-    """Return the description of what a run learns on, for `preference.bases.base_of`.
+    """The config of a run's model, for `preference.bases.base_of`.
 
     Raises:
         InputError: settings that do not go together, or a folder that is not there.
@@ -173,20 +174,23 @@ def base_config(config: Settings) -> dict[str, Any]:
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The strategy that the settings ask for; ValueError or BudgetExceeded if it cannot be."""
-    built = context.strategy.build(context, ledger)
+    built, own = context.strategy.build(context, ledger), context.config.own
+    theorem = getattr(getattr(built.strategy.plan, "mechanism", None), "theorem", None)
+    if theorem not in (None, *context.strategy.theorems_of(own)):
+        raise ValueError(f"{context.strategy.as_set(own)} does not name its theorem: {theorem}")
     built.strategy.check()
     return built
 
 
-def check_adjacency(name: str, adjacency: Adjacency) -> None:
+def check_adjacency(name: str, adjacency: Adjacency, own: object) -> None:
     """Unsupported (a ValueError), saying what to use instead, if there is no guarantee."""
     try:
-        named(name).check_adjacency(adjacency)
+        named(name).check_adjacency(adjacency, own)
     except Unsupported as error:
         others = [
             other.name
             for other in strategies().values()
-            if adjacency in other.adjacencies and other is not NONPRIVATE
+            if adjacency in other.adjacencies and other is not NONPRIVATE and other.name != name
         ]
         said = str(error).removesuffix("or another strategy")
         raise Unsupported(f"{said}or one of the strategies {', '.join(others)}") from None

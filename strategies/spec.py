@@ -1,13 +1,12 @@
-"""What a strategy is: one object, from which everything else that knows of strategies derives.
+"""The definition of a strategy: one object, from which everything else about strategies derives.
 
 A strategy's file holds its plan, its settings, its server half, its node half, and at its end one
 ``Strategy`` that says what it supports and why not more. ``strategies.registry`` lists them.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,6 +30,7 @@ from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.promise import Promise, delta_text
 from murmuration.privacy.secure_aggregation import party
+from murmuration.privacy.theorems import Mechanism, Status, Theorem, Unit, listed
 from murmuration.strategies.base import CohortStrategy, Participants, PrivateLog
 from murmuration.strategies.optimizers import (
     NOISE_LOGITS,
@@ -41,7 +41,7 @@ from murmuration.strategies.optimizers import (
 )
 from murmuration.strategies.planning import Solve, not_planned
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.declaration import declared, option
+from murmuration.strategies.settings.declaration import about, declared, option
 from murmuration.strategies.settings.own.shared import NoSettings, Retained
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan
@@ -52,22 +52,17 @@ if TYPE_CHECKING:
 #: What a release can give: JSON.
 Value = TypeVar("Value", int, list[int])
 
-ALL = frozenset(Adjacency)
-#: Where a user comes or goes, and is not replaced.
-COMES_OR_GOES = frozenset({Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT})
-LABELS = frozenset({Adjacency.REPLACE_LABELS})
-
 #: Gives a number of a request by name, or what stands for one that is missing.
 Number = Callable[[str, float], float]
 
 
 def clip_norm(number: Number) -> float:
-    """One user's part of a sum of clipped vectors, at most."""
+    """The bound on one user's part of a sum of clipped vectors."""
     return number("clip-norm", math.inf)
 
 
 def clip_norm_of_each(number: Number) -> float:
-    """One user's part of a sum of clipped examples, at most."""
+    """The bound on one user's part of a sum of clipped examples."""
     return number("clip-norm", math.inf) * number("group-size", math.inf)
 
 
@@ -77,87 +72,78 @@ def grid_of_clip(number: Number) -> Mapping[str, float]:
 
 
 def grid_and_count(number: Number) -> Mapping[str, float]:
-    """The same, and that of how many users are within a radius, less "middle" for each."""
+    """The same, and the grid step of the number of users within a radius, less "middle" for
+    each.
+    """
     if number("middle", math.nan) % grid.COUNT_STEP != 0.0:  # also of what is no number
         raise ValueError("counts less this middle are on no grid")
     return {**grid_of_clip(number), "within": grid.COUNT_STEP}
 
 
+def no_grid(number: Number) -> Mapping[str, float]:
+    """Sums in floating point."""
+    return {}
+
+
 @dataclass(frozen=True)
 class NodeHalf:
-    """What a node computes, and how much of one user can be in it.
+    """A node's computation, and the bound on one user's part of it.
 
     Attributes:
-        client_update: from examples, what is asked, the users' random names and the source of draws
-            to named sums; a pure function.
-        length: from a request's numbers, how long one user's part can be. None: there is no bound,
-            and no owner's policy allows it.
-        steps: from a request's numbers, the grids of its sums by name, of those that are on one.
-            Nothing else says on which grid a sum is: no request names one.
+        client_update: a pure function from examples, the request, the users' random names and the
+            source of draws to named sums.
+        length: from a request's numbers, the bound on the length of one user's part. None: there is
+            no bound, and no owner's policy allows it.
+        steps: from a request's numbers, the grid step of each discrete sum by name. Only this
+            defines a sum's grid: no request names one.
         whole: whether all judgements of a user count, whatever group size a request names.
-        model: whether it looks at the model at all.
+        model: whether it uses the model at all.
     """
 
     client_update: Callable[[Any, TrainRequest, np.ndarray, Randomness], Mapping[str, np.ndarray]]
     length: Callable[[Number], float] | None
-    steps: Callable[[Number], Mapping[str, float]] = lambda number: {}
+    steps: Callable[[Number], Mapping[str, float]] = no_grid
     whole: bool = False
     model: bool = True
 
     @property
     def of_examples(self) -> bool:
-        """Return whether the clip norm is that of a single example."""
+        """True if the clip norm is that of a single example."""
         return self.length is clip_norm_of_each
 
     @property
     def counts(self) -> bool:
-        """Return whether it also tells how many users are within a radius."""
+        """True if it also returns the number of users within a radius."""
         return self.steps is grid_and_count
-
-
-class Sums(IntEnum):
-    """What the sums of nodes are fit for; each also for what those before it are fit for."""
-
-    FLOATING_POINT = 0
-    #: Nodes can mask them.
-    ON_A_GRID = 1
-    #: The server can add discrete noise.
-    WITH_DISCRETE_NOISE = 2
-    #: Nodes can add shares of it: the server needs nothing that is exact.
-    WITH_SHARED_NOISE = 3
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """A strategy, and all that the rest of the project knows of it.
+    """A strategy, with everything that the rest of the project needs of it.
 
     Attributes:
         name: of ``--strategy``.
         help: one line.
-        build: from a run's settings to what runs and what the report says; spends nothing but what
-            choosing parameters costs.
-        node_halves: what nodes are asked, by the name that stands in requests. The first is what
-            an owner's policy means by ``name``.
+        build: from a run's settings to the strategy and its description for the report; spends only
+            the cost of choosing parameters.
+        node_halves: the nodes' computations, by their names in requests. The first is what an
+            owner's policy means by ``name``.
         settings: a frozen dataclass of those that are its own.
-        adjacencies: under which there is a guarantee. What is not declared is refused.
-        why: why there is none under the others.
-        rounds: how many it can take, where it solves for the model with everybody; empty: any.
-        everybody: whether it takes steps with everybody in each of them, so that there is no
-            cohort to choose.
-        sums: what its sums are fit for, if need be by its settings.
+        theorems: those about the release of a round, one for each noise and sampling. All else
+            is refused.
+        applies: whether a theorem is about a run with these settings of its own.
+        rounds: the possible numbers, if it solves for the model with all users; empty: any.
+        everybody: whether all users are in each of its steps, so that there is no cohort to choose.
         check: InputError, naming the option, for settings that do not go together.
         solve: for ``murmuration plan``.
         fits_policies: of one that solves, whether that can be a policy.
-        local: whether labels are randomized before they leave their users, so that nothing is
-            added to a sum.
         true_labels: whether labels that were randomized before are of no use to it: a node with
             such is left out, unless all have them.
-        trains: whether it trains a model; False: what it gives was there already.
-        draws: what is random in it, where nothing is added to a sum.
-        lineage: from the description of what is learnt on, and settings, to the runs behind models
-            that it names beside its base; None where it names none.
-        features: from settings to the description of features of its own, for
-            ``preference.bases.base_of``; None where it learns on what --base or --features name.
+        trains: whether it trains a model; False: it chooses an existing one.
+        lineage: from the config of the model, and settings, to the runs behind models that it names
+            beside its base; None if it names none.
+        features: from settings to the config of features of its own, for
+            ``preference.bases.base_of``; None if it uses those of --base or --features.
     """
 
     name: str
@@ -165,28 +151,43 @@ class Strategy:
     build: "Callable[[RunContext, Ledger], BuiltStrategy]"
     node_halves: Mapping[str, NodeHalf] = field(default_factory=dict)
     settings: type = NoSettings
-    adjacencies: frozenset[Adjacency] = frozenset()
-    why: str = "it declares none"
+    theorems: tuple[Theorem, ...] = ()
+    applies: Callable[[Any, Theorem], bool] = lambda own, theorem: True
     rounds: tuple[int, ...] = ()
     everybody: bool = False
-    sums: Sums | Callable[[Settings], Sums] = Sums.FLOATING_POINT
     check: Callable[[Settings], None] = lambda settings: None
     solve: Solve = not_planned
     fits_policies: bool = False
-    local: bool = False
     true_labels: bool = False
     trains: bool = True
-    draws: str = ""
     lineage: Callable[[Mapping[str, Any], Settings], Promise | None] | None = None
     features: Callable[[Settings], dict[str, Any] | None] | None = None
 
-    def sums_of(self, settings: Settings) -> Sums:
-        """What its sums are fit for with these settings."""
-        return self.sums if isinstance(self.sums, Sums) else self.sums(settings)
+    def theorems_of(self, own: object) -> tuple[Theorem, ...]:
+        """The theorems about a run with these settings of its own."""
+        return tuple(row for row in self.theorems if self.applies(own, row))
 
-    def as_set(self, settings: Settings) -> str:
+    def adds(self, mechanism: Mechanism, own: object) -> bool:
+        """True where a theorem is about a run with such noise."""
+        return any(row.mechanism is mechanism for row in self.theorems_of(own))
+
+    def masks(self, own: object) -> bool:
+        """True where its sums are on a grid, so that nodes can mask them."""
+        grids = any(half.steps is not no_grid for half in self.node_halves.values())
+        return grids and any(row.unit.sums for row in self.theorems_of(own))
+
+    def is_proven(self, own: object) -> bool:
+        """True where its guarantee is proven, and not only claimed."""
+        theorems = self.theorems_of(own)
+        return bool(theorems) and all(row.status is not Status.CLAIMED for row in theorems)
+
+    @property
+    def adjacencies(self) -> frozenset[Adjacency]:
+        """Those under which there is a guarantee, with the settings that it needs."""
+        return _under(self.theorems)
+
+    def as_set(self, own: object) -> str:
         """The strategy with those of its own settings that are not defaults, as options."""
-        own = settings.of(self.settings)
         given = [f"--strategy {self.name}"]
         for each in declared(self.settings):
             if (value := getattr(own, each.name)) != each.default:
@@ -195,30 +196,50 @@ class Strategy:
 
     @property
     def samples(self) -> bool:
-        """Return whether a round has a cohort instead of everybody."""
+        """True if a round has a sampled cohort instead of all users."""
         return not (self.rounds or self.everybody)
 
     @property
     def has_model(self) -> bool:
-        """Return whether it learns a model, which could be measured on users who are held out."""
+        """True if it learns a model, which could be evaluated on held-out users."""
         halves = self.node_halves.values()
         return not halves or any(half.model for half in halves)
 
     @property
+    def local(self) -> bool:
+        """True where labels are randomized before they leave their users, and nothing is summed."""
+        return any(row.unit is Unit.EACH_LABEL for row in self.theorems)
+
+    @property
     def averages_users(self) -> bool:
-        """Return whether a user's judgements enter as one averaged gradient, whatever loss it is
-        of."""
+        """True if a user's judgements enter as one averaged gradient, of any loss."""
         one_by_one = any(half.of_examples for half in self.node_halves.values())
         return not (self.rounds or self.local or one_by_one)
 
-    def check_adjacency(self, adjacency: Adjacency) -> None:
+    def check_adjacency(self, adjacency: Adjacency, own: object) -> None:
         """Unsupported (a ValueError), saying what to use instead, if there is no guarantee."""
-        if adjacency not in self.adjacencies:
-            listed = " or ".join(a for a in Adjacency if a in self.adjacencies)
-            raise Unsupported(
-                f"--strategy {self.name} has no guarantee under {adjacency}: {self.why}; "
-                f"use --adjacency {listed}, or another strategy"
-            )
+        theorems = self.theorems_of(own)
+        if adjacency in (under := _under(theorems)):
+            return
+        ways = [f"--adjacency {listed(under)}"] if under else []
+        ways += self._other_settings(own, adjacency)
+        of_what = theorems[0] if theorems else "these settings together"
+        raise Unsupported(
+            f"{self.as_set(own)} has no guarantee under {adjacency}: nothing is proven there of "
+            f"{of_what}; use {', or '.join([*ways, 'another strategy'])}"
+        )
+
+    def _other_settings(self, own: Any, adjacency: Adjacency) -> Iterator[str]:
+        """Single changes of its own settings with which there is a guarantee."""
+        for each in declared(self.settings):
+            for choice in about(each).choices:
+                changed = replace(own, **{each.name: choice})
+                if changed != own and adjacency in _under(self.theorems_of(changed)):
+                    yield f"{option(each.name)} {choice}"
+
+
+def _under(theorems: Iterable[Theorem]) -> frozenset[Adjacency]:
+    return frozenset[Adjacency]().union(*(row.adjacencies for row in theorems))
 
 
 # Which noise a run draws: exact whole numbers where it can, floating point elsewhere.
@@ -236,9 +257,9 @@ _WITH_OPENDP = "pip install 'murmuration-rlhf[secure]'"
 
 @dataclass(frozen=True)
 class NoiseChoice:
-    """``kind`` of the noise, and for the report a sentence that a reader must know, or none.
+    """The ``kind`` of the noise, and a sentence for the report that its reader must know, or none.
 
-    ``parties`` is of how many nodes' shares it is, where nodes add it.
+    ``parties`` is the number of nodes' shares, if nodes add it.
     """
 
     kind: str
@@ -246,7 +267,7 @@ class NoiseChoice:
     parties: int = 0
 
     def on(self, coordinates: int) -> DiscreteNoise | DistributedNoise | None:
-        """Discrete noise on so many coordinates, if it is discrete."""
+        """The discrete noise on ``coordinates`` coordinates; None if it is not discrete."""
         if self.kind == "distributed":
             return DistributedNoise(coordinates, self.parties)
         return DiscreteNoise(coordinates) if self.kind == "discrete" else None
@@ -259,9 +280,9 @@ def check_noise(config: Settings, strategy: Strategy) -> None:
     if config.noise not in ("discrete", "distributed"):
         return
     noise = f"--noise {config.noise}"
-    if strategy.sums_of(config) < Sums.WITH_DISCRETE_NOISE:
+    if not strategy.adds(Mechanism.DISCRETE_GAUSSIAN, config.own):
         raise ValueError(
-            f"{noise} is not for {strategy.as_set(config)}; leave it out, or use gaussian"
+            f"{noise} is not for {strategy.as_set(config.own)}; leave it out, or use gaussian"
         )
     if config.seed >= 0:
         raise ValueError(
@@ -281,10 +302,10 @@ def _check_distributed(config: Settings, strategy: Strategy) -> None:
             "--noise distributed is added by the nodes, and hides nothing if their sums arrive "
             "without masks: add --secure-aggregation"
         )
-    if strategy.sums_of(config) < Sums.WITH_SHARED_NOISE:
+    if not strategy.adds(Mechanism.SHARES, config.own):
         raise ValueError(
-            f"--noise distributed is not for {strategy.as_set(config)}, where the server is told "
-            "exact numbers: use --noise discrete"
+            f"--noise distributed is not for {strategy.as_set(config.own)}, where the server is "
+            "told exact numbers: use --noise discrete"
         )
     if not config.test and config.heldout:
         raise ValueError(
@@ -296,12 +317,13 @@ def _check_distributed(config: Settings, strategy: Strategy) -> None:
 def choose_noise(
     config: Settings, strategy: Strategy, dimension: int, *, seeded: bool, nodes: int
 ) -> NoiseChoice:
-    """The noise of a run with so many weights, on so many registered ``nodes``.
+    """The noise of a run with ``dimension`` weights, on ``nodes`` registered nodes.
 
-    Raises ValueError if what is asked for is too much.
+    Raises ValueError if the noise cannot be drawn for these sizes.
     """
-    if strategy.draws:
-        return NoiseChoice(strategy.draws)
+    for mechanism in (Mechanism.RANDOMIZED_RESPONSE, Mechanism.EXPONENTIAL):
+        if strategy.adds(mechanism, config.own):
+            return NoiseChoice(mechanism.value)
     if config.noise in ("discrete", "distributed"):
         if dimension > MOST_COORDINATES:
             raise ValueError(
@@ -314,8 +336,8 @@ def choose_noise(
     if seeded or not config.private:
         return NoiseChoice("gaussian")
     why = ""
-    if strategy.sums_of(config) < Sums.WITH_DISCRETE_NOISE:
-        why = strategy.as_set(config)
+    if not strategy.adds(Mechanism.DISCRETE_GAUSSIAN, config.own):
+        why = strategy.as_set(config.own)
     if not why and dimension > MOST_COORDINATES:
         why = f"{dimension:,} weights, more than {MOST_COORDINATES:,}"
     if not why and not installed():
@@ -332,7 +354,7 @@ def choose_noise(
 
 
 def _parties(honest: int, nodes: int) -> int:
-    """Of how many shares the noise is: as many as are honest, or as the protocol needs to stay."""
+    """The number of shares of the noise: the number of honest nodes, or the protocol's minimum."""
     if nodes < party.LEAST_PARTIES:
         raise ValueError(
             f"--noise distributed needs {party.LEAST_PARTIES} nodes, and there are {nodes}"
@@ -356,7 +378,7 @@ _LONGEST_CLIPPED = 40.0
 
 
 def described_base(config: Settings) -> dict[str, Any]:
-    """Return the description of what --base or --features name, for `preference.bases.base_of`.
+    """The config of the model that --base or --features name, for `preference.bases.base_of`.
 
     Raises:
         InputError: settings that do not go together, or a folder that is not there.
@@ -375,7 +397,8 @@ def described_base(config: Settings) -> dict[str, Any]:
 
 
 def base_settings(config: Settings, **instead: Any) -> "BaseSettings":
-    """Return what --base names and the settings about it say; ``instead`` takes their place.
+    """The settings of the base that --base names, with the options about it; ``instead`` overrides
+    them.
 
     Raises:
         InputError: settings that do not go together, or a folder that is not there.
@@ -417,7 +440,7 @@ def base_settings(config: Settings, **instead: Any) -> "BaseSettings":
 
 
 def trains_layers(config: Settings) -> bool:
-    """Return whether more than a linear head is trained."""
+    """True if more than a linear head is trained."""
     return bool(config.base) and config.train != "head"
 
 
@@ -427,10 +450,10 @@ ReleaseCache = Callable[[str, Callable[[], Released[Any]]], Any]
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a strategy needs besides its plan.
+    """Inputs of a strategy besides its plan.
 
     Raises:
-        ValueError: the plan would count on coins of a hold-out that were not tossed.
+        ValueError: the plan would rely on a random hold-out that did not take place.
     """
 
     strategy: Strategy
@@ -453,7 +476,7 @@ class RunContext:
 
     @property
     def hold_out(self) -> HoldOut | None:
-        """Return how users are held out by a secret coin, if that is so."""
+        """The hold-out mechanism if users are held out at random."""
         return self.config.hold_out
 
     @property
@@ -463,7 +486,7 @@ class RunContext:
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """Return what every ``SumPlan`` takes from the settings, but for its noise."""
+        """The settings of every ``SumPlan``, except its noise."""
         config = self.config
         return {
             "users": self.users,
@@ -475,7 +498,7 @@ class RunContext:
 
     @property
     def cohort_sizes(self) -> dict[str, Any]:
-        """Return what every ``CohortPlan`` takes from the settings, but for its noise."""
+        """The settings of every ``CohortPlan``, except its noise."""
         config = self.config
         return {
             **self.sizes,
@@ -486,7 +509,7 @@ class RunContext:
 
     @cached_property
     def noise(self) -> NoiseChoice:
-        """Return which noise is drawn."""
+        """The kind of noise that is drawn."""
         nodes = len(self.participants.registry.nodes)
         return choose_noise(
             self.config, self.strategy, self.dimension, seeded=self.source.seeded, nodes=nodes
@@ -553,8 +576,6 @@ class BuiltStrategy:
     bytes_per_user: float
     #: For the report: what took place in a round, in sentences.
     account: str = ""
-    #: Whether the guarantee is one; False where a paper's claim is repeated.
-    proven: bool = True
     #: For the result: what else there is to say of the plan, all of it public.
     about: Mapping[str, str | int | float] = field(default_factory=dict)
 
@@ -570,9 +591,9 @@ class BuiltStrategy:
         bytes_per_user: float,
         account: str,
     ) -> "BuiltStrategy":
-        """With the figures of its plan, which spends the whole budget.
+        """A built strategy with the figures of its plan, which spends the whole budget.
 
-        ``account`` is what took place in a round: only the strategy can say it.
+        ``account`` is the strategy's description of a round.
         """
         return cls(
             strategy=strategy,
@@ -589,7 +610,7 @@ class BuiltStrategy:
 
 
 def sum_bytes(context: RunContext, vectors: int = 1) -> int:
-    """Of each number of a sum of so many clipped vectors, as a node sends it."""
+    """The bytes of each number of a sum of ``vectors`` clipped vectors, as a node sends it."""
     return 4 if grid.short(vectors) and not context.config.secure_aggregation else 8
 
 
@@ -617,10 +638,10 @@ def promise(config: Settings, released: str = "") -> str:
 
 def check_masks(config: Settings, strategy: Strategy, others: Iterable[Strategy]) -> None:
     """ValueError, saying what to do, if the strategy's sums cannot be masked."""
-    if strategy.sums_of(config) < Sums.ON_A_GRID:
-        able = [other.name for other in others if other.sums_of(config) >= Sums.ON_A_GRID]
+    if not strategy.masks(config.own):
+        able = [other.name for other in others if other.masks(other.settings())]
         raise ValueError(
-            f"--secure-aggregation is not for {strategy.as_set(config)}, where sums are on no "
+            f"--secure-aggregation is not for {strategy.as_set(config.own)}, where sums are on no "
             f"grid; it is for {', '.join(able)}"
         )
     if config.adjacency == Adjacency.ADD_REMOVE:

@@ -3,7 +3,7 @@
 One frozen object says what is sampled, clipped, noised and accounted. Its ``mechanism`` is what a
 round runs and what a round is charged as; the charges of a run, its epsilon and the noise that
 meets a budget are computed from that and from nothing else. The server half reads from the same
-object what nodes are told, which sums they can have sent, and what it divides by.
+object the config sent to nodes, the sums that they can have sent, and its divisor.
 
 Legend: D dimensions.
 """
@@ -46,11 +46,11 @@ DEFAULT_GROUP_SIZE = 16
 
 
 class Mechanism(Protocol):
-    """What a round runs; see ``privacy.mechanisms``."""
+    """The mechanism of a round; see ``privacy.mechanisms``."""
 
     @property
     def event(self) -> Event:
-        """Return what one release costs."""
+        """The event of one release, for the accountant."""
         ...
 
     @property
@@ -61,11 +61,11 @@ class Mechanism(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class SumPlan(ABC):
-    """Everything that fixes what is sampled, clipped, noised and accounted, in one object.
+    """All parameters of sampling, clipping, noise and accounting, in one object.
 
-    ``users`` is the nominal number N, a public constant; ``noise_multiplier`` the noise over what
-    one vector is clipped to; ``hold_out`` how users are held out by a secret coin, if they are. A
-    strategy's plan adds the fields that are its own.
+    ``users`` is the nominal number N, a public constant; ``noise_multiplier`` the standard
+    deviation of the noise over the clip norm of one vector; ``hold_out`` the random hold-out, if
+    any. A strategy's plan adds its own fields.
     """
 
     users: int
@@ -101,18 +101,18 @@ class SumPlan(ABC):
 
     @property
     def sampler(self) -> Sampler:
-        """Return who is asked in a round: everybody."""
+        """The sampler of a round's users: all of them."""
         return PoissonSampler(1.0)
 
     @property
     @abstractmethod
     def mechanism(self) -> Mechanism:
-        """Return what each round runs and charges."""
+        """The mechanism that each round runs and charges."""
 
     @property
     @abstractmethod
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: public constants."""
+        """The config sent to nodes: public constants."""
 
     @property
     @abstractmethod
@@ -126,20 +126,20 @@ class SumPlan(ABC):
 
     @property
     def of_rounds(self) -> dict[Event, int]:
-        """Return what one release in each round costs."""
+        """The events of one release in each round."""
         return {self.mechanism.event: self.rounds}
 
     @property
     def besides(self) -> dict[Event, int]:
-        """Return what is charged besides one release in each round and a hold-out.
+        """Events charged besides one release in each round and a hold-out.
 
-        Further releases of a round may be of the event of ``mechanism``: counts add up.
+        Further releases of a round may have the same event as ``mechanism``: counts add up.
         """
         return {}
 
     @property
     def charges(self) -> dict[Event, int]:
-        """Return what the whole run will cost."""
+        """The events of the whole run, with their counts."""
         counts = Counter(self.of_rounds)
         counts.update(self.besides)  # adds up: rounds may release more than once
         counts.update(charges_of(self.hold_out))
@@ -168,12 +168,12 @@ class CohortPlan(SumPlan):
 
     @property
     def coins(self) -> PoissonSampler:
-        """Return the coins of users who are in a round with probability M/N."""
+        """Poisson sampling: each user is in a round with probability M/N, independently."""
         return PoissonSampler(self.cohort / self.users)
 
     @property
     def sampler(self) -> Sampler:
-        """Return who is asked in a round: each user by a coin of their own."""
+        """The sampler of a round's users: Poisson sampling."""
         return self.coins
 
     @property
@@ -183,14 +183,14 @@ class CohortPlan(SumPlan):
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: how many judgements of a user count."""
+        """The config sent to nodes: the number of a user's judgements that count."""
         return {"group-size": self.group_size, "retain": self.retain}
 
 
 def noise_for_users(epsilon: float, plan: Mapping[str, Any]) -> float:
-    """The noise multiplier at which rounds of one vector a sampled user cost ``epsilon``.
+    """The noise multiplier at which rounds of one vector per sampled user cost ``epsilon``.
 
-    ``plan`` has the other fields of such a plan; without a ``cohort`` everybody is in every round.
+    ``plan`` has the other fields of such a plan; without a ``cohort`` all users are in every round.
     """
     probability, rounds = plan.get("cohort", plan["users"]) / plan["users"], plan["rounds"]
     delta, adjacency, hold_out = plan["delta"], plan["adjacency"], plan.get("hold_out")
@@ -219,10 +219,11 @@ def noise_for_users(epsilon: float, plan: Mapping[str, Any]) -> float:
 
 
 def everybody(plan: type[SumPlan], **own: Any) -> Solve:
-    """Return how ``murmuration plan`` solves for epsilon, or for the noise, of such a ``plan``.
+    """The function by which ``murmuration plan`` solves for epsilon, or for the noise, of such a
+    ``plan``.
 
-    For strategies with everybody in every round; ``own`` are fields of the plan that decide no
-    cost. What it says comes from the plan's own charges.
+    For strategies with all users in every round; ``own`` are fields of the plan that do not affect
+    its cost. Its figures come from the plan's own charges.
     """
 
     def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
@@ -260,9 +261,10 @@ def everybody(plan: type[SumPlan], **own: Any) -> Solve:
 
 
 def divided(plan: type[SumPlan], tell: Callable[[Any], dict[str, float]]) -> Solve:
-    """Return how ``murmuration plan`` solves for the noise of a ``plan`` that divides its epsilon.
+    """The function by which ``murmuration plan`` solves for the noise of a ``plan`` that divides
+    its epsilon.
 
-    ``tell`` gives what is said of such a plan beside its noise on the vectors.
+    ``tell`` gives the figures of such a plan besides its noise on the vectors.
     """
 
     def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
@@ -280,7 +282,7 @@ def divided(plan: type[SumPlan], tell: Callable[[Any], dict[str, float]]) -> Sol
 
 
 def divided_numbers(query: PlanQuery) -> dict[str, float]:
-    """Return what is given where a budget is divided among several releases.
+    """The given numbers of a plan that divides its budget among several releases.
 
     Raises:
         InputError: something is missing or given too much.
@@ -297,7 +299,7 @@ def divided_numbers(query: PlanQuery) -> dict[str, float]:
 
 
 def check_vectors_fit(vectors: int, clip: UserClip | ExampleClip) -> None:
-    """Refuse so many vectors, one a user or one a judgement, that their sum would not be exact."""
+    """Refuse a number of vectors, one per user or per judgement, whose sum would not be exact."""
     grid.check_room(2 * vectors, clip.norm, clip.step)  # N is nominal: twice as many may turn up
 
 
@@ -322,7 +324,7 @@ class ClippedPlan(Plan, Protocol):
 
     @property
     def mechanism(self) -> GaussianSum | ExampleSum | CorrelatedSum:
-        """Return what each round runs and charges."""
+        """The mechanism that each round runs and charges."""
         ...
 
 
@@ -341,7 +343,7 @@ class SumStrategy(CohortStrategy):
 
     @cached_property
     def memory(self) -> CorrelatedNoise | None:
-        """Return the noise of the rounds before, if later ones share it."""
+        """The noise of earlier rounds, if later ones share it."""
         mechanism = self.plan.mechanism
         return CorrelatedNoise(mechanism) if isinstance(mechanism, CorrelatedSum) else None
 
@@ -350,7 +352,7 @@ class SumStrategy(CohortStrategy):
         return {"sum": self.plan.mechanism.clip.step}
 
     def node_noise(self) -> NodeNoise | None:
-        """On the sum, if nodes add it."""
+        """The noise on the sum, if nodes add it."""
         mechanism = self.plan.mechanism
         noisy = NoisySum(mechanism.std, mechanism.clip.step, mechanism.clip.norm)
         return node_noise(mechanism.discrete, {"sum": noisy})
@@ -360,7 +362,7 @@ class SumStrategy(CohortStrategy):
         return self.plan.mechanism.clip.is_valid(sums["sum"], users)
 
     def mechanism_of(self, round_: int) -> GaussianSum | ExampleSum | CorrelatedNoise:
-        """Return what a round runs and charges: all rounds alike."""
+        """The mechanism of a round: the same for all rounds."""
         mechanism = self.plan.mechanism
         if isinstance(mechanism, CorrelatedSum):
             return self.memory or CorrelatedNoise(mechanism)

@@ -9,9 +9,9 @@ Formal guarantee: (epsilon, delta) at the level of users under the plan's adjace
 sequence of models: T compositions of the Poisson-subsampled Gaussian with probability M/N. Where
 noise is correlated over b rounds, b groups of users take turns, and the guarantee is that of ⌈T/b⌉
 compositions with probability b·M/N, under add-remove and zero-out (``privacy.continual.banded``).
-Where everybody of a group takes part it is that of one Gaussian release
-(``privacy.continual.buffered``). Trusted: the server (it sees clipped sums before noise, and who is
-in which round) and the nodes' clipping.
+If all users of a group take part it is that of one Gaussian release
+(``privacy.continual.buffered``). Trusted: the server (it sees clipped sums before noise, and the
+users of each round) and the nodes' clipping.
 
 Its non-private twin shows what that costs: the same cohorts and averages, nothing clipped, no
 noise. Formal guarantee of the twin: none; its ledger says epsilon = ∞.
@@ -47,6 +47,7 @@ from murmuration.privacy.mechanisms.sampling import (
     Sampler,
     whole_groups,
 )
+from murmuration.privacy.theorems import Mechanism, Participation, Status, Theorem, Unit, select
 from murmuration.strategies.base import PRIVATE, SteppedStrategy
 from murmuration.strategies.contributions import bounded_sum, clip_of
 from murmuration.strategies.optimizers import OptimizerSettings
@@ -54,8 +55,8 @@ from murmuration.strategies.planning import (
     BANDS,
     Correlation,
     buffered,
+    check_bands,
     check_correlated,
-    check_together,
     correlations,
     sampled_users,
 )
@@ -65,12 +66,10 @@ from murmuration.strategies.settings.own.shared import Retained, Sampled
 from murmuration.strategies.settings.own.uls import UlsSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
-    ALL,
     BuiltStrategy,
     NodeHalf,
     RunContext,
     Strategy,
-    Sums,
     clip_norm,
     cohort_bytes,
     grid_of_clip,
@@ -138,7 +137,7 @@ class UlsPlan(CohortPlan):
 
     @property
     def sampler(self) -> Sampler:
-        """Return who is asked in a round."""
+        """The sampler of a round's users."""
         if isinstance(self.factor, BufferedToeplitz):  # everybody of the group whose turn it is
             return CyclicSampler(1.0 / self.factor.separation, self.factor.separation)
         if self.factor:
@@ -147,16 +146,14 @@ class UlsPlan(CohortPlan):
 
     @property
     def of_rounds(self) -> dict[Event, int]:
-        """Return what the rounds cost: each alike, or the first for all."""
+        """The events of the rounds: one per round, or one of the first round that pays for all."""
         return self.mechanism.charges(self.rounds)
 
     @cached_property
     def mechanism(self) -> GaussianSum | CorrelatedSum:
-        """Return what each round runs and charges."""
+        """The mechanism that each round runs and charges."""
         sampler, terms = self.sampler, (self.clip, self.noise_multiplier, self.adjacency)
-        if isinstance(sampler, CyclicSampler):
-            if self.factor is None or self.discrete is not None:
-                raise ValueError("correlated noise is not on a grid")
+        if isinstance(sampler, CyclicSampler) and self.factor and self.discrete is None:
             return CorrelatedSum(sampler, *terms, self.factor)
         return GaussianSum(sampler, *terms, self.discrete)
 
@@ -169,7 +166,7 @@ class UlsPlan(CohortPlan):
 
     @property
     def divisor(self) -> float:
-        """Return what the noisy sum is divided by: M, or M·C with normalized clipping."""
+        """The divisor of the noisy sum: M, or M·C with normalized clipping."""
         return self.cohort * (self.clip.norm if self.normalized else 1.0)
 
     @property
@@ -179,7 +176,9 @@ class UlsPlan(CohortPlan):
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: clip norm, and how many judgements of a user count."""
+        """The config sent to nodes: the clip norm, and the number of a user's judgements that
+        count.
+        """
         return {"clip-norm": self.clip.norm, **super().node_config}
 
 
@@ -221,7 +220,7 @@ class Uls(SumStrategy, SteppedStrategy):
         return self.release(round_, totals) / self.plan.divisor
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return what a resumed run needs; secret is the noise that later rounds share."""
+        """The state that a resumed run needs; the noise that later rounds share is secret."""
         secret: dict[str, np.ndarray] = {}
         if self.memory and self.rounds_done < self.plan.rounds:
             secret = self.memory.state()
@@ -237,8 +236,9 @@ class Uls(SumStrategy, SteppedStrategy):
 
 
 def correlation(context: RunContext) -> Correlation | None:
-    """Return the noise that the settings ask for, if it is correlated: of as many bands as are
-    named, or as have the least error, or by buffers."""
+    """The correlated noise that the settings ask for, if any: banded, with the given number of
+    bands or that of the least error, or buffered.
+    """
     config, sizes = context.config, context.cohort_sizes
     own, users, cohort = config.of(Sampled), sizes["users"], sizes["cohort"]
     if own.noise_correlation == "none":
@@ -251,7 +251,6 @@ def correlation(context: RunContext) -> Correlation | None:
         return buffered(steps, config.epsilon, users=users, cohort=cohort, **terms)
     check_correlated(
         own.noise_correlation,
-        sizes["adjacency"],
         rounds=sizes["rounds"],
         bands=own.bands,
         cohort=cohort,
@@ -297,7 +296,7 @@ def built(
     correlated: Correlation | None,
     whoever: str,
 ) -> BuiltStrategy:
-    """A strategy of such a plan; ``whoever`` took part did what it says."""
+    """A strategy of such a plan; ``whoever`` is the verb phrase of `account`."""
     moving, in_sum = plan.noise, account(plan, whoever)
     if correlated is not None:  # independent noise that moves θ as far
         moving = plan.mechanism.std / plan.divisor * correlated.spread
@@ -318,7 +317,9 @@ def built(
 
 
 def account(plan: UlsPlan, whoever: str) -> str:
-    """For the report: what took place in a round, and what ``whoever`` took part did."""
+    """The report's description of a round; ``whoever`` is a verb phrase: what each
+    participant did.
+    """
     sampler, correlated = plan.sampler, ""
     if isinstance(sampler, PoissonSampler) and sampler.probability == 1.0:
         took_part = "In each round everybody took part."
@@ -361,7 +362,7 @@ def account(plan: UlsPlan, whoever: str) -> str:
 def check_sampling(config: Settings) -> None:
     """InputError, naming the option, for users who cannot be sampled as it is set."""
     own, adjacency = config.of(Sampled), Adjacency(config.adjacency)
-    check_together(own.sampling, own.noise_correlation, own.bands or None)
+    check_bands(own.noise_correlation, own.bands or None)
     if own.sampling == "poisson" and own.noise_correlation == "none":
         return
     named = f"--sampling {own.sampling} with --noise-correlation {own.noise_correlation}"
@@ -379,7 +380,6 @@ def check_sampling(config: Settings) -> None:
         )
     check_correlated(
         own.noise_correlation,
-        adjacency,
         rounds=config.rounds,
         bands=own.bands,
         cohort=config.cohort,
@@ -387,10 +387,22 @@ def check_sampling(config: Settings) -> None:
     )
 
 
-def sums_of(config: Settings) -> Sums:
-    """Noise that rounds share is the server's, in floating point."""
-    independent = config.of(Sampled).noise_correlation == "none"
-    return Sums.WITH_SHARED_NOISE if independent else Sums.FLOATING_POINT
+#: What is proven of one clipped vector of each user.
+OF_VECTORS = select(Unit.VECTOR)
+_TAKE_PART = {
+    "poisson": {Participation.POISSON, Participation.TURNS_BY_COIN},
+    "cyclic": {Participation.TURNS},
+    "all": {Participation.POISSON},
+}
+_CORRELATED = {"banded": Mechanism.BANDED, "blt": Mechanism.BUFFERED}
+
+
+def applies(own: object, theorem: Theorem) -> bool:
+    """True for a theorem about this sampling and this noise."""
+    own = own if isinstance(own, Sampled) else Sampled()
+    shared = theorem.mechanism if theorem.mechanism in _CORRELATED.values() else None
+    same = shared is _CORRELATED.get(own.noise_correlation)
+    return same and theorem.participation in _TAKE_PART[own.sampling]
 
 
 ULS = Strategy(
@@ -399,8 +411,8 @@ ULS = Strategy(
     build=build,
     node_halves={"uls": NodeHalf(client_update, clip_norm, grid_of_clip)},
     settings=UlsSettings,
-    adjacencies=ALL,
-    sums=sums_of,
+    theorems=OF_VECTORS,
+    applies=applies,
     check=check_sampling,
     solve=sampled_users,
 )
@@ -427,17 +439,17 @@ class NonPrivatePlan:
 
     @property
     def sampler(self) -> PoissonSampler:
-        """Return who is asked in a round."""
+        """The sampler of a round's users."""
         return PoissonSampler(self.cohort / self.users)
 
     @property
     def charges(self) -> dict[Event, int]:
-        """Nothing that is planned, as nothing is promised."""
+        """Empty: there is no guarantee."""
         return {}
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: how many judgements of a user count."""
+        """The config sent to nodes: the number of a user's judgements that count."""
         return {"group-size": self.group_size, "retain": self.retain}
 
 
@@ -490,5 +502,5 @@ NONPRIVATE = Strategy(
     build=build_nonprivate,
     node_halves={"nonprivate": NodeHalf(client_update_exactly, length=None)},
     settings=Retained,
-    adjacencies=ALL,
+    theorems=select(Unit.UNBOUNDED, status=Status.NONE),
 )

@@ -1,1 +1,1 @@
-"""Surveys: what a crowd's judgements are like, from one noisy sum of all that users answered."""
+"""Surveys: statistics of all users' judgements, from one noisy sum."""

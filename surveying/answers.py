@@ -49,7 +49,7 @@ class SurveyAnswers(ArrayExamples):
         return self.questionnaire.dimension
 
     def select(self, users_S: np.ndarray) -> Self:
-        """Return the answers of some users, in the given order."""
+        """The answers of some users, in the given order."""
         starts = self.start_U.tolist()
         ranges = [np.arange(starts[user], starts[user + 1]) for user in users_S.tolist()]
         rows_N = np.concatenate([np.arange(0), *ranges])
@@ -65,7 +65,7 @@ class SurveyAnswers(ArrayExamples):
         raise ValueError("a survey learns no model that could be right")
 
     def vector(self, user: int) -> np.ndarray:
-        """Return a user's vector, (V,) float64; see `surveying.questionnaire`."""
+        """A user's vector, (V,) float64; see `surveying.questionnaire`."""
         first, end = self.start_U[user : user + 2].tolist()
         vector_V = np.zeros(self.dimension)
         if judgements := end - first:
@@ -75,7 +75,7 @@ class SurveyAnswers(ArrayExamples):
         return vector_V
 
     def vectors(self, users_S: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the asked users' vectors, chunk by chunk, (C, V) float64."""
+        """Yield the sampled users' vectors, chunk by chunk, (C, V) float64."""
         for low in range(0, len(users_S), _CHUNK):
             users = users_S[low : low + _CHUNK].tolist()
             yield np.stack([self.vector(user) for user in users])
@@ -91,7 +91,7 @@ class SurveyModel(Model):
 
     @classmethod
     def load(cls, config: Mapping[str, Any], weights: bool) -> Self:
-        """Return the questions that a config describes."""
+        """The questions that a config describes."""
         del weights
         topics = config.get("topics", ())
         if not isinstance(topics, list | tuple) or not all(isinstance(t, str) for t in topics):
@@ -104,11 +104,11 @@ class SurveyModel(Model):
         return self.questionnaire.dimension
 
     def to_config(self) -> dict[str, Any]:
-        """Return the questions' description."""
+        """The config of the questions."""
         return self.questionnaire.to_config()
 
     def examples(self, data: Data, left_out: LeftOut | None = None) -> SurveyAnswers:
-        """Return users' answers; nothing is left out.
+        """Users' answers; nothing is left out.
 
         Raises:
             InputError: single ratings, or labels that went through randomized response.

@@ -1,4 +1,4 @@
-"""A survey of a crowd's judgements, as programs ask for it."""
+"""The Python function for a survey of users' judgements."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Survey:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Survey:
-        """Return the survey of a finished run, whose page is written again.
+        """Load the survey of a finished run, and write its page again.
 
         Args:
             folder: of the run, wherever it took place.
@@ -55,11 +55,11 @@ class Survey:
 
     @cached_property
     def release(self) -> SurveyRelease:
-        """Return the noisy sums that everything is computed from."""
+        """The noisy sums from which everything is computed."""
         return SurveyRelease.of_result(self.run.result, self.run.path)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``murmuration survey --json`` prints: the run's result, the page, answers."""
+        """The output of ``murmuration survey --json``: the run's result, the page, the answers."""
         from murmuration.surveying.page import in_numbers
 
         return {
@@ -74,7 +74,6 @@ class Survey:
         return f"Survey({str(self.run.path)!r}, {users_text(self.release)} users with judgements)"
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show: the text, escaped."""
         return f"<pre>{escape(str(self))}</pre>"
 
     def __rich__(self) -> Group:
@@ -123,11 +122,11 @@ def survey(
     progress: bool | None = None,
     **settings: object,
 ) -> Survey:
-    """Ask a crowd what its judgements are like, so that nobody can be read out of the answers.
+    """Release statistics of users' judgements with user-level differential privacy.
 
-    How many users judged, how many judgements each has, ties, lengths, languages, topics, and how
-    often the longest response is preferred. Each user is one bounded vector; the sum of all is
-    released once, with noise, and everything is computed from that.
+    The numbers of users and of judgements per user, ties, lengths, languages, topics, and how often
+    the longest response is preferred. Each user is one bounded vector; the sum of all is released
+    once, with noise, and everything is computed from that.
 
         >>> from murmuration import survey
         >>> pair = {"prompt": "What now?", "chosen": "Save it.", "rejected": "Bet it all."}
@@ -138,21 +137,21 @@ def survey(
 
     Args:
         data: Judgements, as of ``train``. Without it the embedded population.
-        topics: The public list of topics, each ``"name: word, word"``: lines, a file with one a
+        topics: The public list of topics, each ``"name: word, word"``: lines, a file with one per
             line, or a ``.json`` file. Without it topics are not asked about.
-        out: Folder for the run and the page; without it one of its own below ``runs``.
+        out: Folder for the run and the page; without it a new one below ``runs``.
         resume: Continue the run in ``out``, with its settings and data.
         runtime: As of ``train``.
         users_per_node: As of ``train``.
         progress: As of ``train``.
-        **settings: As of ``train``. ``users`` is how many there are by a public figure.
+        **settings: As of ``train``. ``users`` is their number, as a public figure.
 
     Returns:
         The answers, and the run that they came from.
 
     Raises:
         InputError: a setting or data that cannot be used; or nothing was learnt, because the noise
-            is larger than the crowd.
+            exceeds the number of users.
         RunAborted: a node failed.
     """
     given: dict[str, Any] = {"strategy": _STRATEGY, "heldout": 0.0, **settings}

@@ -1,4 +1,4 @@
-"""``murmuration survey``: what a crowd's judgements are like, asked privately."""
+"""``murmuration survey``: private statistics of users' judgements."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ def survey(
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
-    """Ask a crowd privately what its judgements are like.
+    """Release private statistics of users' judgements.
 
     Users, judgements per user, ties, lengths, languages, topics by --topics, and how often the
-    longest response is preferred. Everybody takes part once. One noisy sum is released, and charged
+    longest response is preferred. Each user takes part once. One noisy sum is released, and charged
     to the ledger; `murmuration plan --survey` takes what it needs from it. Without --data the
-    embedded population is asked.
+    embedded population is surveyed.
     """
     from murmuration.surveying import api
 

@@ -1,9 +1,9 @@
-"""What a survey came to, as a page and as numbers.
+"""The results of a survey, as a page and as numbers.
 
 Decisions:
 - Every number has the interval that noise leaves. What noise alone could have made is not shown as
   if it had been seen, and nothing is shown below zero; the raw numbers are in the JSON.
-- All of it is post-processing of one release, so both files may be shown to anybody.
+- All of it is post-processing of one release, so both files may be published.
 - Topics are strangers' texts: Jinja escapes them, and each stands in a direction of its own.
 - One file, no script, nothing fetched from anywhere, light or dark as the reader has it.
 """
@@ -43,7 +43,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Section:
-    """A question as it is shown: answers beyond the noise, and what is said of the others."""
+    """A question on the page: answers beyond the noise, and a note about the others."""
 
     question: str
     lines: Sequence[Line]
@@ -67,8 +67,9 @@ def write_survey(folder: Path, release: SurveyRelease, result: Mapping[str, Any]
 
 
 def in_numbers(release: SurveyRelease) -> dict[str, Any]:
-    """Return a survey as JSON has it: counts as released, which noise can make negative; shares and
-    intervals are None where nothing was learnt."""
+    """A survey as JSON: counts as released, which noise can make negative; shares and intervals are
+    None if nothing was learnt.
+    """
     return {
         "epsilon": release.epsilon,
         "delta": release.delta,
@@ -108,7 +109,7 @@ def _in_numbers(share: Share) -> dict[str, Any]:
 
 
 def page(release: SurveyRelease, result: Mapping[str, Any]) -> str:
-    """Return the page as HTML."""
+    """The page as HTML."""
     run, promise = facts(result), result["promise"]
     return _PAGE.render(
         run,
@@ -127,12 +128,12 @@ def page(release: SurveyRelease, result: Mapping[str, Any]) -> str:
 
 
 def users_text(release: SurveyRelease) -> str:
-    """Return how many users judged anything, with the interval."""
+    """The number of users with judgements, with its interval."""
     return f"{max(0.0, release.users):,.0f} ± {math.ceil(release.users_error):,}"
 
 
 def quantile_lines(release: SurveyRelease) -> dict[str, str]:
-    """Return quantiles of judgements per user, by name; none if nothing was learnt."""
+    """Quantiles of judgements per user, by name; empty if nothing was learnt."""
     if release.learnt_nothing:
         return {}
     return {name: _range(*release.quantile(part)) for part, name in _QUANTILE_NAMES.items()}
@@ -145,7 +146,7 @@ def _range(least: int, most: int | None) -> str:
 
 
 def sections(release: SurveyRelease) -> list[Section]:
-    """Return the questions as they are shown; none if nothing was learnt."""
+    """The questions for the page; empty if nothing was learnt."""
     if release.learnt_nothing:
         return []
     return [
@@ -165,7 +166,7 @@ def _line(share: Share) -> Line:
 
 
 def _others(shares: Sequence[Share]) -> str:
-    """Return what is said of answers that noise alone could have made."""
+    """A note about answers that noise alone could have made."""
     if not shares:
         return ""
     most = share_text(max(share.high for share in shares))

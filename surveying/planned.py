@@ -1,4 +1,4 @@
-"""What a plan takes from a private survey of the crowd; post-processing, which costs nothing."""
+"""Inputs of a plan from a private survey; post-processing, without privacy cost."""
 
 import math
 import os
@@ -16,8 +16,8 @@ from murmuration.surveying.release import SurveyRelease
 
 
 def surveyed(folder: str | os.PathLike[str], heldout: float | None) -> KnownCrowd:
-    """Return what a plan takes from the survey in a folder: users with judgements less a share held
-    out, rounded.
+    """The inputs of a plan from the survey in a folder: the number of users with judgements, less
+    the share held out, rounded.
 
     Args:
         folder: of a run of ``murmuration survey``.
@@ -47,7 +47,7 @@ def surveyed(folder: str | os.PathLike[str], heldout: float | None) -> KnownCrow
 
 
 def _whole(release: SurveyRelease) -> str:
-    """Return which share of users has no more judgements than a round reads by default."""
+    """The share of users with no more judgements than a round uses by default."""
     bins = sum(top <= DEFAULT_GROUP_SIZE for top in JUDGEMENTS[1:])
     share = sum(each.count for each in release.per_user[:bins]) / release.users
     error = interval(release.noise * math.sqrt(bins + share**2)) / release.users

@@ -1,4 +1,4 @@
-"""What surveys bring (``murmuration.privacy.plugins``)."""
+"""The plug-in of surveys (``murmuration.privacy.plugins``)."""
 
 BRINGS = {
     "murmuration.strategies": {"survey": "murmuration.surveying.strategy:SURVEY"},

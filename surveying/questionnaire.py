@@ -1,15 +1,15 @@
 """The questions of a survey, and how a judgement answers them.
 
-Questions and their answers are public lists, fixed before anybody looks at data. To most questions
-each judgement gives one answer, and a user's answer is their own distribution over the list: the
-share of their judgements with each answer. So everybody who judged anything has the same say, and
-whoever has a million rows no more than others. A question that compares users, as how often two
-agree on the same pair, is none of these: one person who judges everything would move everybody's
-part of it.
+Questions and their answers are public lists, fixed before any data are seen. To most questions each
+judgement gives one answer, and a user's answer is their own distribution over the list: the share
+of their judgements with each answer. So all users with judgements have the same weight, whatever
+their number of rows. A question that compares users, as how often two agree on the same pair, is
+none of these: one person who judges everything would move all users' parts of it.
 
-A user's vector, V numbers: 1 for whoever judged anything; for each question as many numbers as it
-has answers, which are not negative and sum to 1. So it is at most √(1 + questions) long in ℓ2,
-which who always answers alike attains; a user without judgements is zero.
+A user's vector has V numbers: 1 if the user has judgements; then for each question one number per
+answer, not negative and with sum 1. So its ℓ2 norm is at most √(1 + questions), attained by a user
+who gives each question the same answer in every judgement; the vector of a user without judgements
+is zero.
 
 Legend: J judgements, Q questions that judgements answer, K answers, V coordinates of a vector.
 """
@@ -75,8 +75,8 @@ class Questionnaire:
     Attributes:
         topics: a public list, of lines ``name: word, word``; a name alone is its own words. A
             judgement is about the topic of which most words stand in its texts, of several the
-            first; of scripts without blanks a word may stand anywhere. Empty: topics are not asked
-            about.
+            first; of scripts without blanks a word may stand anywhere. Empty: no question about
+            topics.
 
     Raises:
         InputError: a topic has no name or no words, or two have one name.
@@ -93,7 +93,7 @@ class Questionnaire:
 
     @cached_property
     def questions(self) -> tuple[Question, ...]:
-        """Return the questions, in the order of a vector."""
+        """The questions, in the order of a vector."""
         about_judgements = (
             Question("ties", "Ties", ("one was preferred", "a tie")),
             Question(
@@ -112,7 +112,9 @@ class Questionnaire:
 
     @cached_property
     def places(self) -> tuple[slice, ...]:
-        """Return where each question's answers stand in a vector; place 0 is for who judged."""
+        """The slice of each question's answers in a vector; index 0 counts users with
+        judgements.
+        """
         ends = np.cumsum([1, *(len(question.answers) for question in self.questions)]).tolist()
         return tuple(slice(first, end) for first, end in pairwise(ends))
 
@@ -123,19 +125,19 @@ class Questionnaire:
 
     @property
     def longest(self) -> float:
-        """Return the ℓ2 length of the longest vector."""
+        """The ℓ2 length of the longest vector."""
         return math.sqrt(1 + len(self.questions))
 
     def to_config(self) -> dict:
-        """Return the description by which nodes make an equal one."""
+        """The config from which nodes make an equal one."""
         return {"kind": KIND, "topics": [*self.topics]}
 
     def per_user(self, judgements: int) -> int:
-        """Return the place in a vector of whoever has so many judgements, which is not 0."""
+        """The index in a vector for a user with this number of judgements, not 0."""
         return self.places[0].start + _bin(JUDGEMENTS, judgements)
 
     def answers(self, judgements: Judgements) -> np.ndarray:
-        """Return the place in a vector of each judgement's answer to each question, (J, Q) int32.
+        """The index in a vector of each judgement's answer to each question, (J, Q) int32.
 
         Each row is a function of that judgement alone.
         """
@@ -147,7 +149,6 @@ class Questionnaire:
         return result_JQ + np.array([place.start for place in self.places[1:]], dtype=np.int32)
 
     def _answers_of(self, prompt: str, shown: Sequence[str], tied: bool) -> Iterator[int]:
-        """Yield which answer a judgement gives to each question."""
         words = [len(words_of(response)) for response in shown]
         yield int(tied)
         alike = tied or (words[0] == max(words) and words.count(words[0]) > 1)
@@ -169,7 +170,6 @@ class Questionnaire:
 
     @cached_property
     def _topic_words(self) -> tuple[frozenset[str], ...]:
-        """Return the words of each topic."""
         parts = (str(line).casefold().partition(":") for line in self.topics)
         return tuple(frozenset(unbroken(words if colon else name)) for name, colon, words in parts)
 
@@ -184,7 +184,7 @@ _LANGUAGE_ANSWERS = (
 
 
 def _written_in(text: str) -> str:
-    """Return which of the answers a text is written in, by its first characters."""
+    """The answer for a text's language or script, by its first characters."""
     script = script_of(text)
     if script == LATIN:
         language = language_of(text)
@@ -193,12 +193,11 @@ def _written_in(text: str) -> str:
 
 
 def _bin(tops: Sequence[int], number: float) -> int:
-    """Return the bin of a number above ``tops[0]``."""
+    """The bin of a number above ``tops[0]``."""
     return bisect_left(tops, number) - 1
 
 
 def _bins(tops: Sequence[int]) -> tuple[str, ...]:
-    """Return the names of bins."""
     return (
         *(f"{top}" if top == below + 1 else f"{below + 1}–{top}" for below, top in pairwise(tops)),
         f"{tops[-1] + 1} or more",

@@ -1,12 +1,12 @@
-"""What one noisy sum of answers tells of a crowd, and how surely.
+"""Statistics of all users from one noisy sum of answers, with their errors.
 
-Everything here is post-processing of one release and costs nothing. The only error is the noise,
-whose size is public: everybody was asked, so nothing was sampled. Intervals hold with 95 %, each by
-itself.
+Everything here is post-processing of one release, without privacy cost. The only error is the
+noise, whose size is public: all users took part, so there is no sampling error. Each interval by
+itself has confidence 95 %.
 
-*Shares* are means over users who judged anything, of each user's own share of judgements: noisy
-sums of shares, over the noisy number N of these users. The error is to first order that of both
-(the delta method), so a share s has noise·√(1 + s²)/N.
+*Shares* are means over users with judgements, of each user's own share of judgements: noisy sums of
+shares, over the noisy number N of these users. The error is to first order that of both (the delta
+method), so a share s has noise·√(1 + s²)/N.
 
 Legend: V coordinates of a user's vector, K answers of a question.
 """
@@ -33,14 +33,14 @@ from murmuration.surveying.questionnaire import (
 
 @dataclass(frozen=True)
 class Share:
-    """The share of a crowd that gives an answer.
+    """The share of users who give an answer.
 
     Attributes:
-        answer: which one.
+        answer: its name.
         count: users, as released: noise can make it negative.
-        share: of users who judged anything, as released.
+        share: of users with judgements, as released.
         error: half of the interval of ``share``.
-        within_noise: whether noise alone could make as much, on any of all answers.
+        within_noise: whether noise alone could make as much, on any of the answers.
     """
 
     answer: str
@@ -51,25 +51,25 @@ class Share:
 
     @property
     def low(self) -> float:
-        """Return the lower end of the interval, which is no share below 0."""
+        """The lower end of the interval, at least 0."""
         return min(1.0, max(0.0, self.share - self.error))
 
     @property
     def high(self) -> float:
-        """Return the upper end; of a share below 0 that of 0, and none above 1."""
+        """The upper end, at most 1; for a share below 0 that of 0."""
         return min(1.0, max(0.0, self.share) + self.error)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SurveyRelease:
-    """The noisy sum over users of their answers, and the public numbers by which it is read.
+    """The noisy sum over users of their answers, and the public numbers needed to read it.
 
     Attributes:
-        topics: the public list that was asked about, as of `Questionnaire`.
+        topics: the public list, as of `Questionnaire`.
         sum_V: float64, as released.
         noise: standard deviation of the Gaussian noise on each number.
-        stated_users: how many were asked; None where that is private.
-        epsilon, delta: what it cost.
+        stated_users: the number of users; None if it is private.
+        epsilon, delta: its cost.
 
     Raises:
         InputError: numbers that do not fit the questions, or are not finite.
@@ -91,32 +91,32 @@ class SurveyRelease:
 
     @cached_property
     def questionnaire(self) -> Questionnaire:
-        """Return what was asked."""
+        """The questions."""
         return Questionnaire(self.topics)
 
     @property
     def users(self) -> float:
-        """Return how many users judged anything, N, as released."""
+        """The number of users with judgements, N, as released."""
         return float(self.sum_V[0])
 
     @property
     def users_error(self) -> float:
-        """Return half of the interval of every number of users."""
+        """Half the width of the interval of every number of users."""
         return interval(self.noise)
 
     @property
     def largest_noise(self) -> float:
-        """Return what noise alone exceeds nowhere, with ``CONFIDENCE`` for all answers at once."""
+        """The bound on the noise of all answers at once, with ``CONFIDENCE``."""
         return NormalDist().inv_cdf(1.0 - (1.0 - CONFIDENCE) / len(self.sum_V)) * self.noise
 
     @property
     def learnt_nothing(self) -> bool:
-        """Return whether noise alone makes as many users."""
+        """True if noise alone could make as many users."""
         return self.users <= self.users_error
 
     @cached_property
     def shares(self) -> dict[Question, tuple[Share, ...]]:
-        """Return the shares of all answers, by question; NaN where nothing was learnt."""
+        """The shares of all answers, by question; NaN if nothing was learnt."""
         questions = self.questionnaire.questions
         return {
             question: tuple(map(self._share, question.answers, self.sum_V[place].tolist()))
@@ -133,14 +133,14 @@ class SurveyRelease:
 
     @property
     def per_user(self) -> tuple[Share, ...]:
-        """Return how many users have how many judgements, by bin."""
+        """The share of users by number of judgements, in bins."""
         return next(shares for question, shares in self.shares.items() if question.name == PER_USER)
 
     def quantile(self, part: float) -> tuple[int, int | None]:
-        """Return how few and how many judgements a quantile of users may have; None: any number.
+        """The bounds of a quantile of judgements per user; None: no upper bound.
 
-        How many users are in the first k bins less ``part``·N has noise·√(k + part²); the quantile
-        may lie wherever that is not beyond doubt on one side of zero.
+        The number of users in the first k bins, minus ``part``·N, has standard deviation noise·√(k
+        + part²); the quantile may lie wherever that is not significantly on one side of zero.
         """
         counts_K = np.array([share.count for share in self.per_user])
         above_K = np.cumsum(counts_K) - part * self.users
@@ -152,20 +152,20 @@ class SurveyRelease:
         return JUDGEMENTS[first] + 1, (*JUDGEMENTS[1:], None)[max(first, last)]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """The release as JSON."""
         result = {each.name: getattr(self, each.name) for each in fields(self)}
         return {**result, "topics": [*self.topics], "sum_V": self.sum_V.tolist()}
 
     @classmethod
     def of_result(cls, result: Mapping[str, Any], folder: Path) -> Self:
-        """Return the one in a run's result.
+        """The release in a run's result.
 
         Args:
             result: as of ``result.json``.
             folder: of the run, for messages.
 
         Raises:
-            InputError: the run asked nothing.
+            InputError: the run was no survey.
         """
         if "survey" not in result:
             raise InputError(f"{folder}: no survey: it is no run of murmuration survey, or stopped")
@@ -173,7 +173,7 @@ class SurveyRelease:
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Self:
-        """Return the one that ``to_json`` wrote.
+        """The release that ``to_json`` wrote.
 
         Raises:
             InputError: it is none.

@@ -1,8 +1,8 @@
-"""A survey of a crowd's data: one noisy sum of users' answers to public questions.
+"""A survey of users' data: one noisy sum of users' answers to public questions.
 
-- *Node.* Of each user one vector: 1 if they judged anything, and to each question their own
-  distribution over its answers (``surveying.questionnaire``). It is clipped to C, the
-  length of the longest there can be, which shortens nobody who answers honestly. The sum leaves.
+- *Node.* One vector per user: 1 if they have judgements, and for each question their own
+  distribution over its answers (``surveying.questionnaire``). It is clipped to C, the largest
+  possible length, which changes no honest user's vector. The sum leaves.
 - *Server.* Adds Gaussian noise to the sum, once. Shares, quantiles and their errors are computed
   from it, which is post-processing (``surveying.release``).
 
@@ -32,6 +32,7 @@ from murmuration.privacy.disclosure import Shown
 from murmuration.privacy.figures import interval
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import Participation, Unit, select
 from murmuration.strategies.contributions import clip_of
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import released_once
@@ -40,12 +41,10 @@ from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
-    ALL,
     BuiltStrategy,
     NodeHalf,
     RunContext,
     Strategy,
-    Sums,
     clip_norm,
     grid_of_clip,
     promise,
@@ -62,23 +61,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class SurveyPlan(WholeCrowdPlan):
-    """Everybody takes part once, with one vector that is ``questionnaire.longest`` at most."""
+    """A plan in which each user takes part once, with one vector of length at most
+    ``questionnaire.longest``.
+    """
 
     questionnaire: Questionnaire
 
     @staticmethod
     def declared() -> Strategy:
-        """Return the strategy that it is the plan of."""
+        """The strategy of this plan."""
         return SURVEY
 
     @cached_property
     def clip(self) -> UserClip:
-        """Return the bound on a user's vector."""
+        """The bound on a user's vector."""
         return UserClip(self.questionnaire.longest)
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: the bound."""
+        """The config sent to nodes: the bound."""
         return {"clip-norm": self.clip.norm}
 
 
@@ -103,8 +104,8 @@ def client_update(
 class Survey(SumStrategy):
     """The server half, with a ``SurveyPlan``; see ``SumStrategy``.
 
-    What stands for a model is the noisy sum. ``stated_users`` is how many are said to be asked;
-    None where that is private.
+    The noisy sum takes the place of a model. ``stated_users`` is the published number of users;
+    None if it is private.
     """
 
     name = "survey"
@@ -123,7 +124,7 @@ class Survey(SumStrategy):
         return self.optimizer.set(self.release(round_, totals))
 
     def answers(self) -> SurveyRelease:
-        """Return what was released, as it is to be read.
+        """The release.
 
         Raises:
             ValueError: nothing was.
@@ -141,24 +142,24 @@ class Survey(SumStrategy):
         )
 
     def outcome(self) -> Mapping[str, Shown[object]]:
-        """Return the release, for whoever shows a survey from the result."""
+        """The release, for the survey shown from the result."""
         if not self.optimizer.theta.any():
             return {}
         return {"survey": self.ledger.released(self.answers().to_json())}
 
     def notes(self) -> list[str]:
-        """Return that nothing was learnt, where that is so."""
+        """A note that nothing was learnt, if so."""
         if not self.optimizer.theta.any() or not self.answers().learnt_nothing:
             return []
         return ["NOTHING WAS LEARNT: the number of users with judgements is within its noise."]
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
-    """One noisy sum of answers.
+    """The strategy of one noisy sum of answers.
 
     Raises:
-        InputError: settings that a survey has no use for; or noise in which the whole crowd would
-            be lost, which is known before anything is spent.
+        InputError: settings that a survey does not use; or noise that exceeds the number of users,
+            which is known before anything is spent.
     """
     config = context.config
     described = json.loads(context.features)
@@ -223,7 +224,7 @@ def check(settings: Settings) -> None:
 
 
 def features(settings: Settings) -> dict[str, Any]:
-    """Return the description of the questions."""
+    """The config of the questions."""
     own = settings.of(SurveySettings)
     topics = read_names("--topics", "topic", own.topics) if own.topics else ()
     return Questionnaire(topics).to_config()
@@ -237,8 +238,7 @@ SURVEY = Strategy(
         "survey": NodeHalf(client_update, clip_norm, grid_of_clip, whole=True, model=False)
     },
     settings=SurveySettings,
-    adjacencies=ALL,
-    sums=Sums.WITH_SHARED_NOISE,
+    theorems=select(Unit.VECTOR, Participation.POISSON),
     rounds=(1,),
     check=check,
     solve=lambda query, adjacency: released_once(query, adjacency, (1,)),

@@ -3,7 +3,8 @@
 Each is begun in a new folder whose name nothing else has, and is neither resumed nor repeated. One
 that fails, for whatever reason (its worker is lost, a large cohort does not fit into memory), is
 the worst, and the others are run as if it had ended: the data may have decided that it fails, so
-nothing else may follow from it. To repeat it until it ends well would choose among its coins.
+nothing else may follow from it. Repeating it until it succeeds would be a selection among its
+random draws.
 """
 
 import tempfile
@@ -35,7 +36,7 @@ class CandidateFailed(RuntimeError):
 def afresh(
     config: RunConfig, *, runtime: Runtime = Runtime.LOCAL, users_per_node: int | None = None
 ) -> Outcome:
-    """Return the outcome of a run in a new folder below its ``out``; nothing of it is shown."""
+    """The outcome of a run in a new folder below its ``out``; its output is not shown."""
     # Alone below a folder of its own: a run looks at its neighbours, which may go at any moment.
     out = Path(tempfile.mkdtemp(dir=config.out)) / "run"
     try:
@@ -51,8 +52,9 @@ def afresh(
 
 
 def run_all(runtime: Runtime, users_per_node: int | None, cpus: int) -> RunAll:
-    """Return how candidates are run: on ``ray`` as tasks of so many processors each, as many at a
-    time as the cluster has room for."""
+    """The function that runs candidates: on ``ray`` as tasks of ``cpus`` processors each, as many
+    at a time as the cluster has room for.
+    """
 
     def one_by_one(configs: Iterable[RunConfig]) -> Generator[tuple[int, Outcome], None, None]:
         for place, config in enumerate(configs):

@@ -108,7 +108,9 @@ def tune(
 
 
 class TuneCommand(RunCommand):
-    """As ``murmuration run``, whose help depends on strategy and task, with the grid."""
+    """A command like ``murmuration run``, whose help depends on strategy and task, with the
+    grid.
+    """
 
     COMMON = RunCommand.COMMON | {"grid", "expected_runs", "eta"}
 

@@ -14,7 +14,7 @@ Grid = Mapping[str, Sequence[Scalar]]
 
 
 def parsed(texts: Sequence[str]) -> dict[str, list[Scalar]]:
-    """Return the grid that options name, each as ``NAME=V1,V2``.
+    """Parse the grid that options name, each as ``NAME=V1,V2``.
 
     Raises:
         InputError: it is none, or of a setting that a search may not change.
@@ -34,7 +34,7 @@ def parsed(texts: Sequence[str]) -> dict[str, list[Scalar]]:
 
 
 def points(grid: Grid) -> list[dict[str, Scalar]]:
-    """Return every combination of a grid's values, by setting.
+    """Every combination of a grid's values, by setting.
 
     Raises:
         InputError: it is empty, has a value twice, a setting that a search may not change, or too

@@ -1,4 +1,4 @@
-"""What tuning brings where it is there (``murmuration.privacy.plugins``)."""
+"""The plug-in of tuning (``murmuration.privacy.plugins``)."""
 
 BRINGS = {
     "murmuration.api": {"tune": "murmuration.tuning.tune:tune"},

@@ -3,14 +3,14 @@
     config.json     the settings, the grid and how the search stops: all of it public
     ledger.jsonl    one charge, on disk before the first candidate begins
     model/, result.json, report.html    of the winner, once the search has ended
-    private/search.json    how many candidates there are and which: drawn once, secret, removed
+    private/search.json    the number of candidates and their settings: drawn once, secret, removed
     private/candidates/    the runs that go on and the best one so far: removed
 
-Nothing that is shown or kept tells of a candidate that was not chosen, nor how many there were. A
-candidate that is interrupted is begun again when the search is resumed, with fresh coins: nobody
-has seen what it would have come to. What was drawn for the search is not drawn again. In which
-order candidates end decides nothing: the best is that of the highest score, and of equal scores
-that of the highest tag. Nor does it decide anything about others that one fails: it is the worst.
+Nothing that is shown or kept reveals a candidate that was not chosen, nor the number of candidates.
+A candidate that is interrupted starts again when the search is resumed, with fresh randomness: its
+result was never seen. What was drawn for the search is not drawn again. The order in which
+candidates end decides nothing: the best is that of the highest score, and of equal scores that of
+the highest tag. Nor does a failed candidate affect others: it is the worst.
 """
 
 import math
@@ -56,12 +56,12 @@ _STATE, _SEED, _CANDIDATES = "search.json", "seed.json", "candidates"
 
 @dataclass(frozen=True)
 class Search:
-    """The settings that are searched, and how; all of it public but a seed.
+    """The settings of a search; all of it public except a seed.
 
     Attributes:
-        configs: of each point of the grid a run with the whole budget, none with a folder.
-        points: the settings in which they differ.
-        stopping: how many candidates are run.
+        configs: for each point of the grid a run with the whole budget, without a folder.
+        points: the settings that differ between them.
+        stopping: the distribution of the number of candidates.
     """
 
     configs: Sequence[RunConfig]
@@ -74,11 +74,11 @@ class Search:
 
     @property
     def base(self) -> RunConfig:
-        """Return a config whose settings beside the grid's are those of all."""
+        """A config with the settings that all candidates share."""
         return self.configs[0]
 
     def candidate(self, point: int, epsilon: float, out: Path, seed: int = -1) -> RunConfig:
-        """Return the run of a point of the grid that may cost ``epsilon`` by itself."""
+        """The run of a point of the grid that may cost ``epsilon`` by itself."""
         config = self.configs[point]
         held = min(config.heldout_epsilon, 0.9 * epsilon)
         return replace(config, epsilon=epsilon, heldout_epsilon=held, out=str(out), seed=seed)
@@ -116,7 +116,7 @@ def check(config: RunConfig) -> None:
 
 
 def planned(config: RunConfig, registered: int) -> CandidateCost:
-    """Return what a candidate will be charged, before any data is touched."""
+    """The privacy cost of a candidate, before any data are read."""
     config = config.resolved(registered)
     probability = config.cohort / config.trained_on(registered)
     if probability > 1.0:
@@ -142,8 +142,9 @@ def planned(config: RunConfig, registered: int) -> CandidateCost:
 
 
 def users_of(config: RunConfig) -> int:
-    """Return how many users there are in the data of a search; InputError for data that no
-    candidate can be of."""
+    """The number of users in the data of a search; InputError for data that no candidate can
+    use.
+    """
     bad_rows: OnBadRows = "skip" if config.on_bad_rows == "skip" else "refuse"
     data = load(config.data, config.columns, bad_rows, config.task, config.schema)
     check_data(config, data)
@@ -151,7 +152,7 @@ def users_of(config: RunConfig) -> int:
 
 
 def calibrate(search: Search, registered: int) -> CalibratedSearch:
-    """Return the search with the least noise in candidates that costs at most what it may."""
+    """The search with the least noise in candidates whose cost is within its budget."""
     base = search.base.resolved(registered)
 
     def costs(epsilon: float) -> set[CandidateCost]:
@@ -176,7 +177,7 @@ def calibrate(search: Search, registered: int) -> CalibratedSearch:
 
 
 def composed_epsilon(search: Search, epsilon: float, registered: int) -> float:
-    """Return what it would cost to run every point of the grid once and look at all of them."""
+    """The cost of running every point of the grid once and seeing all of them."""
     base = search.base.resolved(registered)
     runs = [
         planned(search.candidate(place, epsilon, Path("-"), base.seed), registered).charges.items()
@@ -219,8 +220,9 @@ def run_search(
 
 
 def caveats_of(configs: Sequence[RunConfig]) -> frozenset[str]:
-    """Return the caveats that a candidate may have, of any point of a grid: which points were drawn
-    is secret, and scores of those that did not win decide, too, what is released."""
+    """The union of the caveats of all points of a grid: which points were drawn is secret, and
+    losing scores also decide what is released.
+    """
     seeded = configs[0].seed >= 0
     noises = (
         choose_noise(
@@ -244,7 +246,7 @@ def caveats_of(configs: Sequence[RunConfig]) -> frozenset[str]:
 
 
 def _figures(search: Search, registered: int) -> dict[str, Any]:
-    """Return what is computed once, before a search begins: for everybody to see."""
+    """The public figures computed once, before a search begins."""
     calibrated_search = calibrate(search, registered)
     return {
         "settings": len(search.configs),
@@ -346,7 +348,7 @@ def _rank(state: Mapping[str, Any], best: Mapping[str, Any]) -> tuple[float, str
 
 
 def _drawn(search: Search, folder: RunFolder, seed: int) -> dict[str, Any]:
-    """Return what was drawn for a search, once: from the operating system if there is no seed."""
+    """The random draws of a search, made once: by the operating system if there is no seed."""
     if (folder.private / _STATE).exists():
         return _state(folder)
     if (folder.path / "ledger.jsonl").exists():
@@ -378,7 +380,7 @@ def _keep(folder: RunFolder, state: Mapping[str, Any]) -> None:
 
 
 def _within(there: Path, candidate: Mapping[str, Any]) -> Path:
-    """Return which folder of candidates a run's lies in, alone."""
+    """The folder that holds one candidate's run alone."""
     return there / Path(candidate["folder"]).parts[0]
 
 
@@ -394,10 +396,11 @@ def _remove_all_but(there: Path, best: Mapping[str, Any] | None) -> None:
 
 
 def _forget(folder: RunFolder) -> None:
-    """Remove what tells of candidates; what was drawn last, so that none is left without it.
+    """Remove everything about candidates; the random draws last, so that no candidate is left
+    without them.
 
-    Files say when the search began, and not when it ended: how long it took tells how many
-    candidates there were.
+    Files have the time when the search began, and not when it ended: its duration would reveal the
+    number of candidates.
     """
     if (folder.private / _CANDIDATES).exists():
         shutil.rmtree(folder.private / _CANDIDATES)
@@ -409,7 +412,7 @@ def _forget(folder: RunFolder) -> None:
 
 
 def begun_with(folder: Path) -> dict[str, Any]:
-    """Return what the search in a folder was begun with.
+    """The settings with which the search in a folder was begun.
 
     Raises:
         InputError: there is none, or its file is damaged.

@@ -37,11 +37,11 @@ def tune(
     progress: bool = False,
     **settings: object,
 ) -> Run:
-    """Choose settings privately, and pay for it: train candidates, release the best one alone.
+    """Choose settings privately, within one epsilon: train candidates, release only the best one.
 
     A secret random number of candidates is run, each with a setting drawn from the grid. The one
-    with the best private score is released, for ``epsilon`` in all, and nothing is shown or kept of
-    the others (Papernot and Steinke 2022).
+    with the best private score is released, for ``epsilon`` in all, and nothing of the others is
+    shown or kept (Papernot and Steinke 2022).
 
         >>> from murmuration import tune
         >>> pair = {"prompt": "What now?", "chosen": "Save it.", "rejected": "Bet on it."}
@@ -54,18 +54,18 @@ def tune(
     Args:
         data: Judgements, as of ``train``.
         grid: Values to choose from, by the name of the setting.
-        expected_runs: How many candidates are run on average; how many are is secret.
-        eta: Shape of their number: 0 logarithmic, 1 geometric. Less costs less, and runs only a
-            few candidates more often.
+        expected_runs: The expected number of candidates; their actual number is secret.
+        eta: Shape of their number: 0 logarithmic, 1 geometric. A smaller value costs less, and more
+            often runs only a few candidates.
         test: Judgements of other users, declared public, to score candidates on. Without it, the
-            score is the noisy accuracy on users whom the candidate held out.
-        out: Folder; without it one of its own below ``runs``.
+            score is the noisy accuracy on the candidate's held-out users.
+        out: Folder; without it a new one below ``runs``.
         resume: Continue the search in ``out``, with its settings and data.
         runtime: Of each candidate, as of ``train``. ray: each in one process, side by side, here or
             on the cluster at RAY_ADDRESS; all its machines must then see ``out`` and the files.
         users_per_node: Users on each simulated node.
         cpus_per_run: With ray, processors of one candidate.
-        progress: Whether to show that it goes on.
+        progress: Whether to show progress.
         **settings: The settings of ``murmuration run``, with underscores.
 
     Returns:
@@ -73,7 +73,7 @@ def tune(
 
     Raises:
         InputError: a setting, grid or data that cannot be used.
-        CandidateFailed: every candidate came to nothing; nothing was released.
+        CandidateFailed: every candidate failed; nothing was released.
     """
     quiet_libraries()
     from murmuration.api.config import run_folder
@@ -123,7 +123,7 @@ def _search(
     eta: float,
     settings: dict[str, Any],
 ) -> tuple[Search, dict[str, Any]]:
-    """Return a search, and the settings that all its candidates share, without a seed."""
+    """A search, and the settings that all its candidates share, without a seed."""
     from murmuration.api.config import make_config
     from murmuration.api.rows import locate, with_columns
     from murmuration.planning.plan import parse_adjacency
@@ -171,8 +171,9 @@ def _refuse_lineage(configs: Sequence[RunConfig]) -> None:
 
 
 def _shown(search: Search) -> Any:
-    """Return what shows that a search goes on, and nothing else: how many runs there are, and how
-    far they are, is secret."""
+    """A progress display that shows only that the search goes on: the number of runs and their
+    progress are secret.
+    """
     from rich.progress import Progress, SpinnerColumn, TextColumn
 
     from murmuration.terminal.terminal import Terminal

@@ -1,4 +1,4 @@
-"""What of a search is released: its winner's model, figures, card and page, with its promise."""
+"""The release of a search: its winner's model, figures, card and page, with its promise."""
 
 import dataclasses
 import shutil

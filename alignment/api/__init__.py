@@ -1,1 +1,1 @@
-"""What a program does with models and answers, a file for each concern."""
+"""Python functions on models and answers, a file for each concern."""

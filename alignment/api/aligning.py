@@ -245,8 +245,10 @@ def _trained_reward(
     resume: bool,
     say: Callable[[str], None],
 ) -> Path:
-    """Return a private reward in OUT's neighbour: trained by secret coins and noise, as it has no
-    seed; or the one that is there, if it was trained alike. ``how`` is settings of its run."""
+    """Train a private reward in a folder beside OUT, without a seed, so that sampling and noise are
+    secret; or take the one that is there if its settings are equal. ``how`` are settings of its
+    run.
+    """
     from murmuration.api.training import train
 
     if how["epsilon"] is None:

@@ -54,28 +54,28 @@ def winrate(
             ``population:seen`` or ``population:unseen`` for fresh ones of the embedded population,
             or ``murmuration.questions`` for 300 debatable ones;
             by default those of a file of answers, else the first of these.
-        limit: How many prompts, from the first; by default all, 2000 of the population.
+        limit: The number of prompts, from the first; by default all, 2000 of the population.
         judge: ``population`` for the embedded population's truth, the folder of a reward model, or
             an OpenAI-compatible address up to /v1, whose key, if it needs one, is in
             MURMURATION_JUDGE_KEY.
         judge_model: Which model judges, behind an address.
-        out: Folder for result, answers, verdicts and a page; of an earlier comparison, or new.
+        out: Folder for result, answers, verdicts and a page; an earlier comparison's, or new.
         samples: Answers to each prompt.
         kl: Whether to estimate each model's KL divergence from the other.
         sampling: How answers are drawn.
         seed: Seed of prompts, answers and intervals.
         writer: The address, up to /v1, of an OpenAI-compatible server that writes the answers of
-            all models but files, which are then named as there: prompts are sent to it. Its key, if
-            it needs one, is in MURMURATION_WRITER_KEY.
+            all models (files excepted), which are then named as there: prompts are sent to it. Its
+            key, if it needs one, is in MURMURATION_WRITER_KEY.
         system: The system prompt of prompts that have none of their own; by default the one that
             a model was trained with. ``""``: as its chat template does by itself.
-        progress: Whether to show what is being done.
+        progress: Whether to show progress.
 
     Returns:
-        The answers, who won, and ``result``: what ``murmuration winrate --json`` prints.
+        The answers, the wins, and ``result``: the output of ``murmuration winrate --json``.
 
     Raises:
-        InputError: what cannot be used, and why.
+        InputError: an input that cannot be used; the message has the reason.
     """
     quiet_libraries()
     from murmuration.alignment.comparisons.comparison import (
@@ -146,7 +146,7 @@ def _check_ours(out: Path) -> None:
 def _answer_writer(
     out: Path | None, prompts: Sequence[str], server: str
 ) -> Callable[[int, Side], None]:
-    """Return a function that puts answers into a folder at once, in place of former ones."""
+    """A function that writes answers into a folder at once, replacing earlier ones."""
 
     from murmuration.alignment.comparisons.comparison import mark_told
     from murmuration.alignment.writing import answer_lines, writing

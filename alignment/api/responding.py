@@ -23,12 +23,12 @@ class Responses:
 
     Attributes:
         path: the file: ``prompt`` and ``response`` in each row, and of best of n the ``reward``.
-        prompts: how many prompts there were.
-        samples: how many responses to each were drawn.
-        promise: of best of n, what may be claimed of it; without a reward None.
+        prompts: the number of prompts.
+        samples: the number of responses drawn for each.
+        promise: of best of n, the privacy guarantee; None without a reward.
         mean_reward: of best of n, the mean reward of those that were chosen.
         mean_reward_drawn: the mean reward of all that were drawn.
-        cut_off: what is said of responses that broke off; nothing where none did.
+        cut_off: a note about truncated responses; empty if there are none.
     """
 
     path: Path
@@ -98,7 +98,7 @@ def respond(
             ``population:seen`` or ``population:unseen`` for fresh ones of the embedded population,
             or ``murmuration.questions`` for 300 debatable ones.
         out: The ``.jsonl`` file to write.
-        limit: How many prompts, from the first; by default all, 2000 of the population.
+        limit: The number of prompts, from the first; by default all, 2000 of the population.
         samples: Responses to each prompt.
         sampling: How they are drawn.
         seed: Seed of the population's prompts and of all draws.
@@ -106,22 +106,22 @@ def respond(
             there. Its key, if it needs one, is in MURMURATION_WRITER_KEY.
         system: The system prompt of prompts that have none of their own; by default the one that
             a model was trained with. ``""``: as its chat template does by itself.
-        reward: A saved reward model: of ``best_of`` responses to each prompt only the one that it
-            likes best is written.
+        reward: A saved reward model: of ``best_of`` responses to each prompt only the one with the
+            highest reward is written.
         best_of: With ``reward``: number of responses to choose from.
         reward_privacy: Privacy cost of the reward, where its folder does not record it: ``public``,
             or the ledgers of its runs, comma-separated.
-        model_privacy: As ``reward_privacy``, for the model; with ``writer`` and ``reward`` it must
-            be said.
+        model_privacy: As ``reward_privacy``, for the model; required with ``writer`` and
+            ``reward``.
         prompts_public: With ``reward``: declare that the prompts were public before any user saw
             them.
-        progress: Whether to show how far it is.
+        progress: Whether to show progress.
 
     Returns:
-        What was written.
+        The file of responses.
 
     Raises:
-        InputError: what cannot be used, and why.
+        InputError: an input that cannot be used; the message has the reason.
     """
     quiet_libraries()
     from murmuration.alignment.best_of_n import best

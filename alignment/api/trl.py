@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def reward_function(
     model: Run | RewardModel | SavedReward | str | PathLike[str],
 ) -> Callable[..., list[float]]:
-    """Return what ``reward_funcs`` of TRL's GRPO and RLOO trainers takes.
+    """A function for ``reward_funcs`` of TRL's GRPO and RLOO trainers.
 
         >>> from murmuration import reward_function
         >>> reward = reward_function("runs/reward/model")

@@ -110,7 +110,7 @@ _OPTIONS = {
 
 
 def alignment_parameters() -> list[inspect.Parameter]:
-    """Return a command's parameters for these options, ordered by their panels."""
+    """A command's parameters for these options, ordered by their panels."""
     return [
         _parameter(name, names, {"rich_help_panel": panel, **declared})
         for panel, options in _OPTIONS.items()
@@ -119,7 +119,7 @@ def alignment_parameters() -> list[inspect.Parameter]:
 
 
 def alignment_keywords(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what options say as keywords of the library's ``align``."""
+    """The options as keywords of the library's ``align``."""
     keywords = {name: value for name, value in given.items() if _BETWEEN not in name}
     for name, default in _VALUES.items():
         prefix = name + _BETWEEN

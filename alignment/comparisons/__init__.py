@@ -1,1 +1,1 @@
-"""Whose answers win: comparisons before a judge, their intervals, and what is shown of them."""
+"""Win rates: comparisons of answers by a judge, with intervals, and their pages."""

@@ -1,4 +1,4 @@
-"""Who wins: models' answers to the same prompts, beside those of one other, before one judge.
+"""Win rates of models' answers against those of one other model, to the same prompts, by one judge.
 
 Decisions:
 - The first answer of a model is compared with the first of the other, the second with the second.
@@ -45,7 +45,7 @@ Answers = list[list[str]]
 
 @dataclass(frozen=True)
 class ComparisonRequest:
-    """What is compared, and how.
+    """The settings of a comparison.
 
     Attributes:
         models: folders or names of models, or `.jsonl` files of answers.
@@ -56,8 +56,9 @@ class ComparisonRequest:
         sampling: how they are drawn.
         kl: whether to estimate divergences.
         seed: of answers, intervals and what a page shows.
-        writer: address of the server whose models these are, but for files; or nothing.
-        system: the system prompt of all models but files; None: the one each was trained with.
+        writer: address of the server that has these models (files excepted); or empty.
+        system: the system prompt of all models (files excepted); None: the one each was trained
+            with.
 
     Raises:
         InputError: a value out of range.
@@ -85,15 +86,15 @@ class ComparisonRequest:
 
 @dataclass(frozen=True)
 class Side:
-    """A model and what it answered.
+    """A model and its answers.
 
     Attributes:
         model: as it was named.
         answers_TN: N to each of T prompts.
         log_ratio_TN: log pi - log ref of each, nats; NaN where it does not fit into the context;
             None without an estimate.
-        no_kl: why there is none.
-        cut_off: how many answers broke off at the most tokens; None of a file.
+        no_kl: the reason why there is none.
+        cut_off: the number of truncated answers; None for a file.
     """
 
     model: str
@@ -105,8 +106,9 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came of it: ``result`` is what ``result.json`` holds; ``wins`` are 1, 0 or 0.5, (T, N),
-    of each model."""
+    """The outcome of a comparison: ``result`` is the content of ``result.json``; ``wins`` are 1, 0
+    or 0.5, (T, N), of each model.
+    """
 
     asked: ComparisonRequest
     sides: Sequence[Side]
@@ -116,7 +118,7 @@ class Comparison:
 
 
 def is_answers(named: str) -> bool:
-    """Return whether a model is a file of answers."""
+    """True if a model is a file of answers."""
     return _FILE.fullmatch(str(named)) is not None
 
 
@@ -337,7 +339,7 @@ def compare(
 
 
 def _longer(side: Side, other: Side) -> np.ndarray:
-    """Return by how many characters answers are longer than the other's, (T, N) float64."""
+    """The difference in characters between answers and the other's, (T, N) float64."""
     lengths = [[[len(text) for text in row] for row in each.answers_TN] for each in (side, other)]
     one_TN, other_TN = np.array(lengths, dtype=float)
     return one_TN - other_TN
@@ -353,8 +355,9 @@ def _figures(side: Side, judge: Judge, prompts: Sequence[str], writer: str) -> d
 
 
 def mark_told(path: str, writer: str = "") -> dict[str, str]:
-    """Return what rows say of the model that wrote them, behind a server if one is named, or those
-    of a file that is read say."""
+    """The entries that identify the model in rows of answers: of a folder or a server's model; of a
+    file of answers those in its rows.
+    """
     if not is_answers(path):
         if writer:
             return mark_of_served("the model", path, "", "")
@@ -363,8 +366,9 @@ def mark_told(path: str, writer: str = "") -> dict[str, str]:
 
 
 def promise_told(path: str, writer: str = "") -> str:
-    """Return what users were promised by a model, behind a server if one is named, or by those that
-    wrote a file of answers."""
+    """The guarantee for users behind a model, a server's model, or the models that wrote a file of
+    answers.
+    """
     if writer and not is_answers(path) and not Path(path).expanduser().is_dir():
         return "not known: a server wrote, which shows no folder"
     if is_answers(path):
@@ -438,7 +442,6 @@ def _caveats(
 
 
 def says_nothing(model: Mapping[str, Any], result: Mapping[str, Any]) -> bool:
-    """Return whether no answer of a model can be read, and none of what it is compared with: all
-    ties."""
+    """True if no answer of a model or its opponent can be read: all are ties."""
     shares = (each.get("unreadable", [0.0])[0] for each in (model, result["against"]))
     return all(share == 1.0 for share in shares)

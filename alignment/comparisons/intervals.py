@@ -45,17 +45,18 @@ class PromptBootstrap:
         return Estimate(float(sums_C.sum() / sizes_C.sum()), float(low), float(high))
 
     def share(self, values_TN: np.ndarray) -> Estimate:
-        """As `mean`, of values from 0 to 1."""
+        """The mean of values from 0 to 1, with an interval, as `mean`."""
         sums_C, sizes_C = self._sums(values_TN)
         means_C = sums_C / np.maximum(sizes_C, 1)
         return wilson(means_C) if np.ptp(means_C) < 1e-12 else self.mean(values_TN)
 
     def length_controlled(self, wins_TN: np.ndarray, longer_TN: np.ndarray) -> Estimate:
-        """As `share`, of wins at equal length: see `alignment.comparisons.length_control`.
+        """The share of wins at equal length, as `share`: see
+        `alignment.comparisons.length_control`.
 
         Args:
             wins_TN: 1, 0, or 0.5 of a tie.
-            longer_TN: by how many characters the model's answer is longer than the other's.
+            longer_TN: the length of the model's answer less the other's, in characters.
         """
         if np.ptp(wins_TN) < 1e-12:
             return self.share(wins_TN)
@@ -71,7 +72,9 @@ class PromptBootstrap:
         return Estimate(float(rate_at_equal_length(whole_12)[0]), float(low), float(high))
 
     def _draws(self, width: int) -> Iterator[np.ndarray]:
-        """Return how often each different prompt is drawn, (B, C), for rows of so many numbers."""
+        """Yield the number of draws of each distinct prompt, (B, C), in batches for rows of
+        ``width`` numbers.
+        """
         generator = np.random.default_rng([self._seed, _STREAM])
         rows = max(1, _AT_A_TIME // width)
         for at in range(0, _DRAWS, rows):

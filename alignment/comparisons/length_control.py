@@ -2,12 +2,12 @@
 
 Wins are fitted by a logistic regression (Dubois et al. 2024, arXiv 2404.04475),
 
-    P(win) = sigmoid(theta + phi tanh(d / s)),
+P(win) = sigmoid(theta + phi tanh(d / s)),
 
-where d is by how many characters an answer is longer than the other's and s the standard deviation
-of d. The length-controlled win rate is that at d = 0, sigmoid(theta). Theirs has one term more, of
-how hard each instruction is, which is fitted to many models on one list of instructions; here there
-is no such list. A ridge of 0.001 keeps estimates finite where one number says all.
+where d is the length of an answer less that of the other, in characters, and s the standard
+deviation of d. The length-controlled win rate is that at d = 0, sigmoid(theta). Theirs has one term
+more, of how hard each instruction is, which is fitted to many models on one list of instructions;
+here there is no such list. A ridge of 0.001 keeps estimates finite where one number says all.
 
 It is no cause: where longer answers are better, length takes the credit for that, too.
 
@@ -21,7 +21,7 @@ _STEPS, _LONGEST_STEP, _CLOSE = 100, 2.0, 1e-9  # of Newton's method, in logits
 
 
 def relative_length(longer_R: np.ndarray) -> np.ndarray:
-    """Return tanh(d / s) of differences in characters, (R,); zeros where all are equal."""
+    """tanh(d / s) of differences d in characters, (R,); zeros if all are equal."""
     spread = float(longer_R.std())
     return np.tanh(longer_R / spread) if spread else np.zeros(len(longer_R))
 
@@ -32,12 +32,12 @@ def fit_wins(
     weights_BR: np.ndarray,
     start_12: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return theta and phi, (B, 2), for each weighting of the answers.
+    """Fit theta and phi, (B, 2), for each weighting of the answers.
 
     Args:
         wins_R: 1, 0, or 0.5 of a tie.
         relative_R: as of `relative_length`.
-        weights_BR: how often each answer counts.
+        weights_BR: weight of each answer.
         start_12: where Newton's method begins; from zero by default.
     """
     x_R2 = np.stack([np.ones_like(relative_R), relative_R], axis=1)
@@ -56,5 +56,5 @@ def fit_wins(
 
 
 def rate_at_equal_length(fit_B2: np.ndarray) -> np.ndarray:
-    """Return the win rates that fits predict of answers of equal length, (B,)."""
+    """The fitted win rates at equal length, (B,)."""
     return 1.0 / (1.0 + np.exp(-fit_B2[:, 0]))

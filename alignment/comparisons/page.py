@@ -1,7 +1,7 @@
 """The page of a comparison: who won, how far from the reference, what was said, how it was judged.
 
 Decisions:
-- Answers are anybody's text, and may be written to do harm: every text is escaped by Jinja, what
+- Answers are untrusted texts, and may be written to do harm: every text is escaped by Jinja, what
   cannot be seen or turns the direction of reading is shown as what it is, and a policy in the page
   forbids scripts, addresses and any style but its own.
 - One file, no script, nothing fetched. Bars are SVG in per cent of their width, with letters of
@@ -41,7 +41,7 @@ class Mark:
 
 
 def page(comparison: Comparison) -> str:
-    """Return a comparison as HTML."""
+    """The comparison as an HTML page."""
     result = comparison.result
     names = short_names([side.model for side in (*comparison.sides, comparison.against)])
     rates = [model["win_rate"][0] for model in result["models"]]
@@ -75,7 +75,7 @@ def page(comparison: Comparison) -> str:
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """Return as few of each path's last parts as tell them apart, two at least."""
+    """The shortest endings of paths that differ, of two parts at least."""
     parts = [PurePath(path).parts or (path,) for path in paths]
     count = 2
     different = len(set(paths))
@@ -85,8 +85,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 
 def shown_text(text: str) -> str:
-    """Return a text without letters that cannot be seen or that turn the direction of reading:
-    these are escaped. It is cut where it is very long."""
+    """The text with invisible and direction-changing characters escaped, cut if it is very long."""
     cut = len(text) - _MOST_LETTERS
     shown = visible(text[:_MOST_LETTERS]).replace("\t", " ")
     return shown if cut <= 0 else f"{shown} … ({cut:,} characters more)"
@@ -124,7 +123,7 @@ def _mark(figure: Sequence[float | None]) -> Mark:
 
 
 def interval(figure: Sequence[float | None], form: str) -> str:
-    """Return a value and its interval, if it has one, each as ``form`` says."""
+    """A value and its interval, if it has one, each formatted by ``form``."""
     value, low, high = ("–" if part is None else form.format(part) for part in figure)
     return value if figure[1] is None else f"{value} ({low} to {high})"
 
@@ -142,7 +141,7 @@ def _points(figure: Sequence[float | None]) -> str:
 
 
 def _policy() -> str:
-    """Return what the page may do: show itself, in its own style."""
+    """The page's Content-Security-Policy: its own style and nothing else."""
     digest = base64.b64encode(sha256(_STYLE.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 

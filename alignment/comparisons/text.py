@@ -12,7 +12,7 @@ from murmuration.terminal.tables import table_of
 
 
 def comparison_text(result: Mapping[str, Any]) -> Group:
-    """Return a table of models, who wins how often, by which judge, and every caveat.
+    """A table of models, win rates by judge, and all caveats.
 
     Args:
         result: that of a ``Comparison``.

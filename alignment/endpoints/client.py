@@ -3,8 +3,8 @@
 What that package does: connections, pauses, further attempts where an endpoint is busy or broken.
 What is added here:
 
-- The endpoint is not trusted. It has so long for a reply and so many bytes; redirects are not
-  followed, and the body of an error is not read.
+- The endpoint is not trusted. A reply has limits of time and bytes; redirects are not followed, and
+  the body of an error is not read.
 - The key is read from the environment and goes into one header, nowhere else. Errors and logs quote
   neither headers nor bodies, where an endpoint could repeat it. Of proxies and logins
   (`HTTP_PROXY`, `.netrc`) in the environment nothing is taken: what is sent goes to the address
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Role:
-    """What an endpoint is for: the options that name it, and the variable with its key."""
+    """The purpose of an endpoint: the options that name it, and the variable with its key."""
 
     option: str
     model_option: str
@@ -52,15 +52,15 @@ WRITER = Role("--writer", "the model", "MURMURATION_WRITER_KEY")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a model answers, and how it is asked.
+    """The address and request settings of a model behind an endpoint.
 
     Attributes:
         url: up to and with ``/v1``.
         model: which of the endpoint's models.
-        timeout: seconds that an endpoint may say nothing; times ``attempts``, for a whole reply.
-        attempts: requests for a reply where the endpoint is busy or broken, before giving up.
+        timeout: the most seconds without data; times ``attempts``, for a whole reply.
+        attempts: requests for a reply if the endpoint is busy or fails, before giving up.
         at_once: requests under way together.
-        role: what it is for.
+        role: its purpose.
 
     Raises:
         InputError: a value out of range; names the role's option.
@@ -93,7 +93,7 @@ class Endpoint:
 
     @property
     def is_private(self) -> bool:
-        """Return whether nobody on the way can read what is sent."""
+        """True if nobody on the way can read what is sent."""
         parts = urlsplit(self.url)
         if parts.scheme == "https" or parts.hostname == "localhost":
             return True
@@ -104,7 +104,7 @@ class Endpoint:
 
     @property
     def named(self) -> str:
-        """Return the option and the address, which errors begin with."""
+        """The option and the address, with which errors begin."""
         return f"{self.role.option} {self.url}"
 
 
@@ -152,11 +152,11 @@ class Client:
         """Send requests; return the keys of those whose replies could not be read.
 
         Args:
-            bodies: what is sent, by a key of the caller's.
-            read: what a completion comes to; None if it is none that can be used.
-            keep: is given each result as soon as it is there, with its key.
-            progress: is told how many of how many replies there are.
-            afterwards: what an error says of those that are there.
+            bodies: the requests, by a key of the caller's.
+            read: from a completion to a result; None if it cannot be used.
+            keep: is called with each result at once, and its key.
+            progress: is called with the number of replies so far, and of all.
+            afterwards: an error's sentence about the results so far.
 
         Raises:
             InputError: the endpoint refuses, cannot be reached, or gives no completions at all.
@@ -233,7 +233,7 @@ class Client:
 
 
 def _openai(option: str) -> ModuleType:
-    """Return the package, which logs nothing: at some levels it logs a reply's headers."""
+    """The openai package with its loggers disabled: at some levels they log a reply's headers."""
     try:
         import openai
     except ImportError:
@@ -252,7 +252,7 @@ async def _close_unless_good(response: Any) -> None:
 
 
 async def _bounded(reply: Any) -> bytes | None:
-    """Return a body; None for one that is too large or packed, or that broke off."""
+    """The reply's body; None if it is too large, compressed, or incomplete."""
     if reply.headers.get("content-encoding", "identity") not in ("", "identity"):
         return None
     content = bytearray()
@@ -267,7 +267,7 @@ async def _bounded(reply: Any) -> bytes | None:
 
 
 def completion_of(content: bytes | None) -> Completion | None:
-    """Return what a reply says; None if it is no chat completion."""
+    """The completion in a reply; None if it is not a chat completion."""
     try:
         reply = json.loads(content or b"")
         choice = reply["choices"][0]

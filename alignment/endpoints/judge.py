@@ -3,8 +3,9 @@
 Decisions:
 - Both orders of each pair are asked. Only where they agree does an answer win; anything else is a
   tie. Equal answers tie unasked.
-- Answers are data: they stand between tags with a mark that neither can know, and the judge is told
-  that nothing in them is meant for it. That makes it harder to talk a judge round, not impossible.
+- Answers are data: they stand between tags with a mark that neither can know, and the judge's
+  prompt states that nothing in them is an instruction. That makes it harder to talk a judge round,
+  not impossible.
 - A verdict is appended to a file as soon as it is there, under a hash of everything that decides
   it, and is never asked for again: a run that was interrupted goes on where it was.
 - Nothing that the endpoint says is kept or shown, but which verdict it was. How it is asked, and
@@ -57,11 +58,12 @@ class EndpointJudge:
         file: Path,
         progress: Callable[[int, int], None] = lambda done, of: None,
     ) -> None:
-        """Verdicts are kept in ``file``; ``progress`` is told how many of how many are
-        there.
+        """Keep verdicts in ``file``; ``progress`` is called with the number of verdicts so far, and
+        of all.
 
         Raises:
-            InputError: the key is none, or it would be sent in the clear; the file is no such file.
+            InputError: the key is invalid, or would be sent unencrypted; the file is not one of
+                verdicts.
         """
         self._endpoint, self._file, self._progress = endpoint, Path(file), progress
         self._client = Client(endpoint)
@@ -73,12 +75,12 @@ class EndpointJudge:
     def preferred(
         self, prompts: Sequence[str], first: Sequence[str], second: Sequence[str]
     ) -> np.ndarray:
-        """Return which of two answers to each prompt wins, (P,): 1 the first, 0 the second, 0.5 a
-        tie.
+        """The winner of two answers to each prompt, (P,): 1 for the first, 0 for the second, 0.5
+        for a tie.
 
         Raises:
-            InputError: the endpoint refuses, cannot be reached, or gives no verdict at all. What it
-                said by then is kept.
+            InputError: the endpoint refuses, cannot be reached, or gives no verdict at all.
+                Verdicts received by then are kept.
         """
         keys: list[tuple[str, str] | None] = []
         bodies: dict[str, Body] = {}
@@ -103,11 +105,11 @@ class EndpointJudge:
         return np.array([self._won(pair, unreadable) for pair in keys], dtype=float)
 
     def figures(self, prompts: Sequence[str], answers: Sequence[str]) -> dict[str, Any]:
-        """Nothing: answers are compared, not scored."""
+        """Empty: answers are compared, not scored."""
         return {}
 
     def about(self) -> dict[str, Any]:
-        """Return how it judged, what came of it and what that cost, for a result."""
+        """A description of its judging, with counts and cost, for a result."""
         counts = self._counts
         decided = counts["first place"] + counts["second place"]
         summary = {
@@ -174,7 +176,7 @@ class EndpointJudge:
 
 
 def question(model: str, prompt: str, first: str, second: str) -> Body:
-    """Return what is sent to have two answers compared in this order."""
+    """The request to compare two answers in this order."""
     texts = (prompt, first, second)
     mark = sha256("\0".join(texts).encode()).hexdigest()[:16]
     parts = [
@@ -193,13 +195,12 @@ def question(model: str, prompt: str, first: str, second: str) -> Body:
 
 
 def key_of(url: str, body: Body) -> str:
-    """Return a hash of everything that decides a verdict."""
+    """A hash of everything that decides a verdict."""
     return sha256(json.dumps([url, body], sort_keys=True).encode()).hexdigest()
 
 
 def verdict_of(completion: Completion) -> str:
-    """Return the verdict that a completion ends with: which of two answers, `TIE` or
-    `MALFORMED`."""
+    """The verdict at the end of a completion: one of two answers, `TIE` or `MALFORMED`."""
     last = completion.text.rpartition("</think>")[2].strip().rpartition("\n")[2]
     result = _VERDICT.fullmatch(last[:200])
     return _SAID[result[1].upper()] if result else MALFORMED

@@ -26,7 +26,7 @@ class EndpointWriter:
     """A model that answers over the network, in place of `generation.Writer`.
 
     Attributes:
-        cut_off: how many answers ended at the most tokens, so far, as the endpoint says.
+        cut_off: the number of truncated answers so far, as the endpoint reports.
     """
 
     def __init__(self, endpoint: Endpoint, system: str = "") -> None:
@@ -42,16 +42,16 @@ class EndpointWriter:
         seed: int | Sequence[int] = 0,
         progress: Callable[[int, int], None] = lambda *_: None,
     ) -> list[str]:
-        """Return an answer to each prompt, in their order.
+        """Generate an answer to each prompt, in order.
 
         The seed that is sent with each request depends on ``seed`` and the prompt's place. Whether
-        it makes the same answer again is the server's to say.
+        that repeats an answer depends on the server.
 
         Args:
             prompts: texts, each the message of a user; of several turns each is sent as its own.
             sampling: temperature, top-p and the most tokens, which are sent.
             seed: one or several numbers, none negative.
-            progress: is told how many of how many answers there are.
+            progress: is called with the number of answers so far, and of all.
 
         Raises:
             InputError: the endpoint refuses, cannot be reached, or does not answer every prompt.
@@ -99,5 +99,5 @@ class EndpointWriter:
 
 
 def _text(answer: str) -> str:
-    """Return an answer as text that can be written: half of a surrogate pair becomes "?"."""
+    """The answer as text that can be encoded: a lone surrogate becomes "?"."""
     return answer.encode("utf-8", "replace").decode("utf-8").strip()

@@ -1,4 +1,6 @@
-"""``murmuration deploy client``: what is there and what will leave, then the client itself."""
+"""``murmuration deploy client``: show the client's files and what will leave, then run the
+client.
+"""
 
 import sys
 from functools import partial

@@ -66,7 +66,7 @@ def run(
 
 
 def _released(result: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a run without a model released, by name; pages are written beside its report."""
+    """The pages of a run without a model, by name; they are written beside its report."""
     if page := brought("murmuration.pages").get(str(result.get("strategy"))):
         from murmuration.api.run import Run
 

@@ -113,7 +113,6 @@ def export(
 
 
 def _tell(to: Console, files: dict[str, int], left_out: tuple[str, ...]) -> None:
-    """What is passed on, and what is not."""
     for name, size in files.items():
         to.print(f"{decimal(size):>10}  {name}", markup=False, highlight=False)
     if left_out:

@@ -95,7 +95,7 @@ def _score_rows(
 
 
 def _progress() -> Progress:
-    """Texts and texts per second, at a terminal; how many there will be is not known before."""
+    """A display of texts and texts per second, on a terminal; the total is not known beforehand."""
     to = console(stderr=True)
     return Progress(
         SpinnerColumn(),

@@ -1,7 +1,7 @@
 """A strategy of another package, with noise of its own: that of each round is correlated with the
 rounds before (a banded matrix mechanism).
 
-Everybody takes part in every round. With S_t the exact clipped sum of round t, what is released is
+All users take part in every round. With S_t the exact clipped sum of round t, what is released is
 Y_t = c_0 S_t + c_1 S_{t-1} plus fresh Gaussian noise; the model steps by the solution of these
 equations, so noise that one step adds the next takes back in part.
 
@@ -25,6 +25,7 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import Mechanism, Participation, Unit, select
 from murmuration.strategies import spec
 from murmuration.strategies.base import PRIVATE, SteppedStrategy
 from murmuration.strategies.contributions import bounded_sum, clip_of
@@ -38,19 +39,19 @@ NOW, BEFORE = 0.75, 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class BandedPlan(SumPlan):
-    """Everybody's vectors are clipped; weighted sums of two rounds are released."""
+    """A plan in which all users' vectors are clipped; weighted sums of two rounds are released."""
 
     clip: UserClip
     group_size: int = DEFAULT_GROUP_SIZE
 
     @cached_property
     def mechanism(self) -> GaussianSum:
-        """What each round runs and charges."""
+        """The mechanism that each round runs and charges."""
         return GaussianSum(self.sampler, self.clip, self.noise_multiplier, self.adjacency)
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """What nodes are told of it."""
+        """The config sent to nodes."""
         return {"clip-norm": self.clip.norm, "group-size": self.group_size}
 
     @property
@@ -128,7 +129,7 @@ BANDED = spec.Strategy(
     help="Everybody in every round, with noise that the next round takes back in part.",
     build=build,
     node_halves={"banded": spec.NodeHalf(client_update, length=spec.clip_norm)},
-    adjacencies=spec.ALL,
+    theorems=select(Unit.VECTOR, Participation.POISSON, Mechanism.GAUSSIAN),
     everybody=True,
     solve=everybody(BandedPlan, clip=UserClip(1.0)),
 )

@@ -15,6 +15,7 @@ from murmuration.preference.kinds.model import TrainingExamples
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import Mechanism, Participation, Unit, select
 from murmuration.strategies import spec
 from murmuration.strategies.contributions import bounded_sum
 from murmuration.strategies.planning import sampled_users
@@ -69,6 +70,6 @@ SIGN_ULS = spec.Strategy(
     help="As uls, with the signs of gradients instead of the gradients.",
     build=build,
     node_halves={"sign-uls": spec.NodeHalf(client_update, length=spec.clip_norm)},
-    adjacencies=spec.ALL,
+    theorems=select(Unit.VECTOR, Participation.POISSON, Mechanism.GAUSSIAN),
     solve=sampled_users,
 )

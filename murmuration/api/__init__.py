@@ -1,1 +1,1 @@
-"""What a program does with Murmuration, a file for each concern."""
+"""The Python API of Murmuration, a file for each concern."""

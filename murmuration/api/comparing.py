@@ -48,18 +48,18 @@ def compare(
             ``"aup:published"``, ``"uls:learning_rate=0.5:rounds=100"``. With ``adjacency=`` among
             them strategies that share none are compared, each under its own.
         epsilon: One or several privacy budgets.
-        out: Folder for all runs, the table and the plot; runs that are there already are read.
+        out: Folder for all runs, the table and the plot; existing runs are read.
         data: What to train on, as in ``train``.
         test: What to measure accuracy on, as in ``train``.
         seeds: Runs of each strategy and budget, each with another seed.
         runtime: local: one run after the other. ray: side by side, here or on the cluster at
             RAY_ADDRESS; all its machines must then see ``out`` and the files.
         cpus_per_run: With ray, processors of one run.
-        progress: Whether to show how many runs have ended.
+        progress: Whether to show the number of runs that have ended.
         **settings: As in ``train``.
 
     Returns:
-        A cell for each strategy and budget: the results of its runs, or why one failed.
+        A cell for each strategy and budget: the results of its runs, or the reason why one failed.
 
     Raises:
         InputError: settings or data that a strategy cannot use, in a line for each; then nothing
@@ -108,5 +108,4 @@ def compare(
 
 
 def _entries(folder: Path) -> set[str]:
-    """Return what a folder holds beside rows that were given in memory."""
     return {path.name for path in folder.iterdir()} - {"private"} if folder.is_dir() else set()

@@ -45,7 +45,7 @@ _EMBEDDED = {
 def config_of(
     sources: Mapping[str, Source], folder: Path, settings: Mapping[str, Any]
 ) -> RunConfig:
-    """Return the config of a run in a folder, from settings as programs give them.
+    """The config of a run in a folder, from settings as programs give them.
 
     Raises:
         InputError: there is no such setting, or a value that no run could use.
@@ -68,7 +68,7 @@ def config_of(
 
 
 def make_config(given: Mapping[str, Any]) -> RunConfig:
-    """Return the settings that are given (None: not given) and defaults for the others.
+    """The config with the settings that are given (None: not given) and defaults for the others.
 
     With ``resume`` the others are those of the run in ``out``.
 
@@ -126,15 +126,15 @@ def make_config(given: Mapping[str, Any]) -> RunConfig:
 
 
 def run_folder(out: str | os.PathLike[str] | None) -> Path:
-    """Return the folder of a run: as given, else one of its own below ``runs``."""
+    """The folder of a run: as given, else a new one below ``runs``."""
     stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
     return (Path(out).expanduser() if out else Path("runs") / stamp).absolute()
 
 
 def with_file(path: Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that a file has, and over them those that are given.
+    """The settings in a file, overridden by those that are given.
 
-    What the file names of a hub is not asked for there, unless ``--online`` was said.
+    Models on a hub that the file names are not fetched, unless ``--online`` is given.
 
     Raises:
         InputError: the file cannot be read, or holds what is no setting.
@@ -145,7 +145,6 @@ def with_file(path: Path, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _former(folder: Path) -> dict[str, Any]:
-    """Return the settings of the run in a folder."""
     try:
         settings = json.loads(read_regular(folder / "config.json"))
         seed = json.loads(read_regular(folder / "private" / "seed.json"))

@@ -1,10 +1,11 @@
-"""What a ledger holds, whether it is whole, and what it comes to: of a run, or an owner's agent.
+"""Read and verify the ledger of a run or an owner's agent, and compute its epsilon.
 
-And what all runs below a folder cost whoever was in every one of them. No single ledger shows the
-others, and ids do not show who is in two runs (an e-mail in one file, a number in the other), so
-all runs add up, but for those that were declared disjoint (``privacy.promise``). Whatever has a
-ledger counts, another package's releases too. (An owner's ledger has another name, and is about
-other people.) Where a run has left files and no ledger, nobody knows.
+Also the total cost of all runs below a folder for a user who was in every one of them. No single
+ledger shows the others, and ids do not show whether a user is in two runs (an e-mail in one file, a
+number in the other), so the costs of all runs add up, except of those that were declared disjoint
+(``privacy.promise``). Every ledger counts, those of other packages' releases too. (An owner's
+ledger has another name, and is about other users.) If a run left files and no ledger, the cost is
+unknown.
 """
 
 import os
@@ -51,14 +52,14 @@ _OF_A_RUN = (
 def verify(
     place: Path, *, expected: Head | None = None, write_events: bool = False
 ) -> dict[str, Any]:
-    """Return what a ledger holds, whether it is whole, and what it comes to.
+    """Read a ledger, verify it, and compute what was spent.
 
-    Without ``write_events`` nothing is written, and it may be written meanwhile.
+    Without ``write_events`` nothing is written. Another process may append to the ledger meanwhile.
 
     Args:
         place: A run's folder, an agent's folder, or the ledger's file.
         expected: A head that was kept elsewhere: it must be on this ledger's chain.
-        write_events: Write the events of a run, for whoever would rather ask another accountant.
+        write_events: Write the events of a run, for another accountant.
 
     Returns:
         ``ledger`` (its file), ``whole``, ``wrong`` (why it is not); unless it cannot be read
@@ -116,7 +117,7 @@ def _wrong(
     result: Mapping[str, Any],
     expected: Head | None,
 ) -> list[str]:
-    """Return everything that does not agree with the ledger; nothing if it is whole."""
+    """Everything that does not agree with the ledger; empty if it is intact."""
     reasons = []
     if account and done and (what := missing(path, account, contents.on_chain, done)):
         reasons.append(what)
@@ -136,7 +137,7 @@ def _wrong(
 
 
 def _of_run(account: Account, path: Path) -> dict[str, Any]:
-    """Return what a run has spent; LedgerError where nobody can compute that."""
+    """The privacy spent by a run; LedgerError if it cannot be computed."""
     try:
         return _spent(account)
     except (ValueError, OverflowError) as error:
@@ -165,7 +166,7 @@ def _spent(account: Account) -> dict[str, Any]:
 
 
 def _events(account: Account | None, folder: Path) -> list[str]:
-    """Return the files that were written about a run's events."""
+    """Write the events of a run; return the names of the files."""
     if account is None:
         raise InputError("--events is about a run's ledger, and this is an owner's: leave it out")
     promise = account.promise
@@ -178,7 +179,7 @@ def _events(account: Account | None, folder: Path) -> list[str]:
 
 
 def _parts(account: Account, terms: Mapping[str, Any]) -> dict[str, float]:
-    """Return ε of a user of each part, where users are divided into parts."""
+    """The ε of a user of each part, if users are divided into parts."""
 
     def of(part: int) -> float:
         spent = account.spent.items()
@@ -192,7 +193,7 @@ def _parts(account: Account, terms: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _of_owner(own: OwnLedger) -> dict[str, Any]:
-    """Return what an owner's agent has let out."""
+    """The privacy spent by an owner's agent."""
     plans = list(own.plans.values())
     delta = max((plan.delta for plan in plans), default=0.0)
     same = len({plan.adjacency for plan in plans}) == 1
@@ -222,8 +223,8 @@ class AllRuns:
 
     Attributes:
         runs: folders with a ledger.
-        costs: what each of them promised, by itself; nothing where the sum is not known.
-        without_ledger: folders in which a run has left files, and no ledger.
+        costs: the cost of each of them by itself; empty if the sum is not known.
+        without_ledger: folders with files of a run, and no ledger.
         promise: of the runs that have one, together.
     """
 
@@ -234,7 +235,7 @@ class AllRuns:
 
     @property
     def statement(self) -> str:
-        """Return what they cost, in a line."""
+        """Their total cost, in a line."""
         if not self.without_ledger:
             runs = counted(len(self.runs), "run")
             return f"{runs}, for whoever was in all of them: {self.promise}"
@@ -246,7 +247,7 @@ class AllRuns:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """For programs: no promise where the sum is not known."""
+        """The runs as JSON: no promise if the sum is not known."""
         return {
             "runs": [str(run) for run in self.runs],
             "costs": [cost.to_json() for cost in self.costs],
@@ -256,7 +257,7 @@ class AllRuns:
 
 
 def all_runs(folder: Path) -> AllRuns:
-    """Return all runs below a folder, itself too.
+    """All runs in a folder and below it.
 
     Raises:
         InputError: there is no run, a folder cannot be read, or one's files are damaged.
@@ -275,8 +276,9 @@ def all_runs(folder: Path) -> AllRuns:
 
 
 def _below(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Return every folder below one, itself and those that links lead to too, each once, with the
-    names of its files; InputError for one that cannot be read, since a run may lie in it."""
+    """Yield the folder and each one below it, links included, once each, with the names of its
+    files; InputError for a folder that cannot be read, since a run may lie in it.
+    """
 
     def refuse(error: OSError) -> None:
         raise InputError(f"{error.filename} cannot be read: {error.strerror}")
@@ -292,7 +294,7 @@ def _below(folder: Path) -> Iterator[tuple[Path, list[str]]]:
 
 
 def _has_traces(folder: Path) -> bool:
-    """Return whether a run of training or a search has left something in a folder."""
+    """True if a run of training or a search has left files in a folder."""
     settings, result = (read_json(folder / name) for name in ("config.json", "result.json"))
     if is_alignment(settings) or is_alignment(result):  # which released nothing itself
         return False
@@ -306,12 +308,12 @@ def _has_traces(folder: Path) -> bool:
 
 
 def _promise(run: Path) -> Promise:
-    """Return what a run cost, whether it has ended or not."""
+    """The cost of a run, finished or not."""
     return promise_of_run(run) if (run / "result.json").exists() else _alone(run)
 
 
 def _alone(run: Path) -> Promise:
-    """Return what a run cost, without what its base cost."""
+    """The cost of a run, without that of its base."""
     try:
         return Promise((ReleasedRun.read(run / _RUN),))
     except (OSError, LedgerError) as error:

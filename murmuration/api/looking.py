@@ -29,8 +29,8 @@ def data(
 ) -> DataSummary:
     """Look at judgements before a budget is spent, and find the declaration that suits them.
 
-    This is for their owner's eyes only: it is exact, and no epsilon covers it. Nothing is kept,
-    but for ``features``.
+    Only the owner of the data may see the result: it is exact, and no epsilon covers it. Nothing is
+    stored, except for ``features``.
 
         >>> from murmuration import data
         >>> pair = {"prompt": "What now?", "chosen": "Save it.", "rejected": "Bet on it."}

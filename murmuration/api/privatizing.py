@@ -1,8 +1,8 @@
 """Randomized labels in a file, with their channel recorded, as programs ask for them.
 
-Everything in the written file but the labels depends on public things alone: rows come in the order
-of users and items, responses of several in canonical order, and columns that are not part of a
-judgement (a score, say, or a time) stay behind, because they may tell what the label no longer
+Everything in the written file except the labels depends on public data alone: rows come in the
+order of users and items, responses of several in canonical order, and columns that are not part of
+a judgement (a score, say, or a time) stay behind, because they may reveal what the label no longer
 does.
 """
 
@@ -37,15 +37,15 @@ class PrivatizedLabels:
 
     Attributes:
         path: the file.
-        state: the file that remembers which labels were released.
-        promise: what the labels of a user promise.
-        users: how many have labels in the file.
-        labels: how many labels there are.
-        fresh: how many of these are released for the first time.
+        state: the file that records which labels were released.
+        promise: for the labels of a user.
+        users: the number with labels in the file.
+        labels: their number.
+        fresh: the number of these that are released for the first time.
         left_out: judgements beyond what a user may release.
         set_aside: bad rows.
-        flip_probability: with which probability labels are false: the smallest, median and largest.
-        notes: what the owner must know of the judgements, and nobody else.
+        flip_probability: of the labels: the smallest, median and largest.
+        notes: about the judgements, for their owner and nobody else.
     """
 
     path: Path
@@ -60,7 +60,7 @@ class PrivatizedLabels:
     notes: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``murmuration privatize --json`` prints."""
+        """The output of ``murmuration privatize --json``."""
         from murmuration.privacy.adjacency import Adjacency
 
         return {
@@ -205,7 +205,7 @@ def privatize(
 
 
 def labels_released(state: str | os.PathLike[str]) -> list[Spend]:
-    """Return what each user has spent, by a state file; an InputError if there is none."""
+    """The budget that each user has spent, from a state file; InputError if there is none."""
     from murmuration.client.labels.memory import LabelState
 
     path = Path(state)
@@ -215,7 +215,7 @@ def labels_released(state: str | os.PathLike[str]) -> list[Spend]:
 
 
 def _rows(judgements: Judgements, answer: Answer) -> Iterator[dict[str, Any]]:
-    """Yield the rows that were released, in the columns of the data."""
+    """Yield the released rows, in the columns of the data."""
     from murmuration.preference.data.public_items import canonical
 
     labels, start_U = answer.labels, answer.labels.start_U

@@ -39,12 +39,11 @@ def quiet_libraries(*, threads_sleep: bool = True) -> None:
 
 
 def look_for_work_where_idle() -> None:
-    """Let idle threads look for work for a moment before they sleep, if nobody else uses the cores.
+    """Let idle threads spin for a moment before they sleep, if no other process uses the cores.
 
-    A language model that writes asks for hundreds of small products for each token: a quarter of
-    its time goes by while threads wake up. Where others use the cores it would cost more than it
-    brings; whether they do is looked at once, in the tenth of a second of this call. What the user
-    has set stays.
+    Generation needs hundreds of small matrix products per token: a quarter of the time is spent
+    waking threads. If other processes use the cores, spinning would cost more than it gains; this
+    is checked once, in the tenth of a second of this call. The user's own settings stay.
     """
     if os.environ.keys() & {"OMP_WAIT_POLICY", *LOOKING}:
         return

@@ -19,15 +19,15 @@ from murmuration.strategies.settings.data import row_fields
 
 
 def locate(source: Source, name: str, folder: Path) -> str:
-    """Return the place of a source: its own, or in a folder, for rows that are in memory."""
+    """The path of a source: its own, or one in a folder for rows in memory."""
     if isinstance(source, str | os.PathLike):
         return os.fspath(source)
     return str(folder.absolute() / "private" / f"{name}.jsonl")
 
 
 def with_columns(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings as a config has them: ``columns`` of a mapping, or of ``user_column``, as
-    text.
+    """The settings as a config has them, with ``columns`` (from a mapping, or from ``user_column``)
+    as text.
 
     Raises:
         InputError: they name no columns.
@@ -42,11 +42,11 @@ def with_columns(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stated_rows(rows: Mapping[str, Any], *without: str) -> tuple[str, dict[str, Any]]:
-    """Return columns as a config has them, and what else is stated of rows (None: not stated).
+    """The columns as a config has them, and the other stated properties of rows (None: not stated).
 
     Raises:
         InputError: they name no columns.
-        TypeError: something is stated that is nothing of rows (``row_fields``).
+        TypeError: a keyword is not a property of rows (``row_fields``).
     """
     from murmuration.preference.data.columns import write_columns
 

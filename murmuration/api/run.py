@@ -43,7 +43,7 @@ class Run:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Run:
-        """Return the run in a folder.
+        """Load the run in a folder.
 
         Args:
             folder: that of a run, as ``out`` of ``train`` or ``align``.
@@ -64,9 +64,9 @@ class Run:
 
     @cached_property
     def promise(self) -> Promise:
-        """Return what may be claimed of the run and all that is made from it, its caveats included.
+        """The privacy guarantee of the run and of everything made from it, caveats included.
 
-        As text it is one line. What its base cost is in it.
+        As text it is one line. It includes the cost of its base.
 
         Raises:
             InputError: its files do not fit each other.
@@ -77,7 +77,7 @@ class Run:
 
     @property
     def ledger(self) -> list[Charge]:
-        """Return what was charged for each release, in order; the ledger is verified at each call.
+        """The charge of each release, in order; the ledger is verified at each call.
 
         An alignment releases nothing: its charges are those of the runs that it was made from.
 
@@ -93,11 +93,11 @@ class Run:
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """Return a line for each round, from accounted releases only; of an alignment for each
+        """A line for each round, from accounted releases only; for an alignment, one per
         evaluation.
 
-        Each line of a run of training has ``heldout_accuracy``: None in rounds after which nobody
-        was asked. In the last it is the result's, None where no accuracy was measured.
+        Each line of a run of training has ``heldout_accuracy``: None after rounds without an
+        evaluation. In the last it is the result's, None if no accuracy was measured.
         """
         lines = self._written_metrics
         if lines and not self._is_alignment:
@@ -114,8 +114,8 @@ class Run:
 
     @cached_property
     def model(self) -> RewardModel | SavedReward | SavedLikelihood:
-        """Return what was learnt: a ``RewardModel``; of a language model what gives its rewards, or
-        log-likelihoods. All have ``score``.
+        """The model: a ``RewardModel``, or a language model's rewards or log-likelihoods. All have
+        ``score``.
 
         Raises:
             InputError: it cannot be loaded.
@@ -126,12 +126,13 @@ class Run:
 
     @property
     def report(self) -> Path:
-        """Return the path of the run's page, ``report.html``."""
+        """The path of the run's page, ``report.html``."""
         return self.path / "report.html"
 
     def plot(self) -> Figure:
-        """Return a figure of held-out accuracy over rounds, and under it epsilon so far; of an
-        alignment of its rewards over divergence and over steps."""
+        """A figure of held-out accuracy over rounds, and below it epsilon so far; for an alignment,
+        of its rewards over divergence and over steps.
+        """
         kind = "alignment" if self._is_alignment else "training"
         return brought("murmuration.plots")[kind].load()(self.result, self._written_metrics)
 
@@ -139,7 +140,7 @@ class Run:
         return f"Run({str(self.path)!r}, {self._came_to}, {self._promised.partition(';')[0]})"
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show: a table and the plot. All text is escaped."""
+        """A table and the plot for notebooks. All text is escaped."""
         rows = {
             "strategy": self.result.get("strategy", "alignment"),
             "privacy": self._promised,
@@ -172,8 +173,7 @@ class Run:
 
     @property
     def _promised(self) -> str:
-        """Return the promise in words, also where there can be none: what shows a run must not
-        fail."""
+        """The guarantee in words, or the reason why there is none: showing a run must not fail."""
         try:
             return str(self.promise)
         except InputError as error:
@@ -181,7 +181,7 @@ class Run:
 
 
 def model_folder(model: Run | str | os.PathLike[str]) -> str:
-    """Return the folder of a run's model; of another folder, or the name of a base, that itself."""
+    """The folder of a run's model; another folder, or the name of a base, unchanged."""
     path = model.path if isinstance(model, Run) else Path(model)
     of_run = (path / "ledger.jsonl").is_file() and (path / "model").is_dir()
     return str(path / "model") if of_run or isinstance(model, Run) else os.fspath(model)

@@ -25,13 +25,13 @@ _ROWS, _TEXTS = 1024, 256
 
 @dataclass
 class Scored:
-    """How much of a file was scored.
+    """The amount of a file that was scored.
 
     Attributes:
-        rows: of them; ``texts`` of these.
+        rows: the number of rows; ``texts`` the number of their texts.
         pairs: rows of a chosen and a rejected text.
         right: pairs whose chosen text scores higher; ties count half.
-        seconds: since it was begun.
+        seconds: since the start.
     """
 
     rows: int = 0
@@ -49,7 +49,7 @@ def score(
     base: str = "",
     system: str | None = None,
 ) -> np.ndarray:
-    """Return scores of responses to prompts: the higher, the better liked.
+    """Score responses to prompts: higher is better.
 
     Only differences mean anything. A model of task text, sft or policy gives the response's
     log-likelihood in nats instead.
@@ -86,8 +86,7 @@ def score(
 
 
 def ignores_prompt(model: Run | str | os.PathLike[str]) -> bool:
-    """Return whether a saved model scores a response the same after any prompt, as hashed words
-    do."""
+    """True if a saved model's scores do not depend on the prompt, as with hashed words."""
     path = Path(model_folder(model)).expanduser() / "config.json"
     config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     features = config.get("features")
@@ -103,7 +102,8 @@ def score_rows(
     system: str | None = None,
     on_progress: Callable[[Scored], None] = lambda scored: None,
 ) -> Scored:
-    """Write rows with a score of each of their texts, in their order; a file is whole or not there.
+    """Write rows with a score of each of their texts, in order; the file is written whole or not at
+    all.
 
     Args:
         model: As of ``score``.
@@ -111,13 +111,13 @@ def score_rows(
             set, as of ``train``.
         out: The file, of JSON lines.
         base, system: As of ``score``.
-        on_progress: Is told how much is done.
+        on_progress: Is called with the amount so far.
 
     Returns:
-        How much was scored.
+        The amount scored.
 
     Raises:
-        InputError: rows that have no such texts, or ``out`` is there already.
+        InputError: rows that have no such texts, or ``out`` exists.
     """
     from murmuration.privacy.durable_files import replace_file
 

@@ -37,8 +37,8 @@ def train(
 ) -> Run:
     """Train a private reward model, or a language model with ``task``, in simulation.
 
-    It does what ``murmuration run`` does, with the same defaults. What should be known of the data
-    and of the result is a ``UserWarning`` each.
+    It does what ``murmuration run`` does, with the same defaults. Each note about the data or the
+    result is a ``UserWarning``.
 
         >>> from murmuration import train
         >>> pair = {"prompt": "What now?", "chosen": "Save it.", "rejected": "Bet on it."}
@@ -56,14 +56,14 @@ def train(
             run's folder. Without it, the embedded population.
         test: Judgements of other users to measure accuracy on, declared public; as ``data``.
             Without it, a share of the users is held out.
-        out: Folder for the run; without it one of its own below ``runs``.
+        out: Folder for the run; without it a new one below ``runs``.
         resume: Continue the run in ``out``, with its settings and data.
         runtime: local: this process. ray: actors, here or on the cluster at RAY_ADDRESS.
         users_per_node: Users on each simulated node; by default as suits the runtime.
-        workers: With ray, how many workers there are, and what each has.
+        workers: With ray, the number of workers, and the resources of each.
         progress: Whether to show a bar; by default in a notebook only.
         report_to: A function that is called with each round's number and its metrics for release
-            (name to number), and with nothing else, to send them to a tracker; or where it is, as
+            (name to number), and with nothing else, to send them to a tracker; or its place, as
             ``module:function``.
         **settings: The settings of ``murmuration run``, with underscores.
 
@@ -122,8 +122,7 @@ def train_config(
     on_note: OnNote | None = None,
     report_to: str | Report | None = None,
 ) -> Run:
-    """Return the run of a config, as ``train`` does; notes go to the terminal, or to
-    ``on_note``."""
+    """Run a config, as ``train`` does; notes go to the terminal, or to ``on_note``."""
     from murmuration.sims.runtimes.execute import execute
     from murmuration.sims.runtimes.ray_cluster import Workers
     from murmuration.sims.runtimes.tracking import tracked
@@ -141,7 +140,7 @@ def train_config(
 
 
 def in_notebook() -> bool:
-    """Return whether this is a notebook."""
+    """True in a notebook."""
     from murmuration.terminal.terminal import Terminal
 
     return Terminal().is_jupyter

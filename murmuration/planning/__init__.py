@@ -1,1 +1,1 @@
-"""What a run will cost, and which strategy and sizes to choose."""
+"""Planning: the cost of a run, and the choice of strategy and sizes."""

@@ -1,15 +1,16 @@
-"""What suits a crowd of a given size, where nobody has chosen, and what accuracy to expect of it.
+"""Advice on features for a given number of users, and accuracies measured elsewhere.
 
 Which features: measured with ``uls`` on crowd workers' judgements of arguments, accuracy on people
 held out, hashing against a small pretrained encoder (MiniLM), 100 to 2,700 people at epsilon 1, 3
-and 8 (docs/how-to/choosing.md has the table). About topics that people judged in training, noise
+and 8 (docs/how-to/choosing.md has the table). On topics that were judged in training, noise
 decides, which falls with people times epsilon: where that is below 2,000 the encoder was better by
 3 to 6 points, below 8,000 by 2, at about 8,000 they were level, and at 21,600 hashing was better by
-one. About topics that nobody had judged the encoder was better by 4 to 6 points at all sizes.
+one. On topics that were not judged in training the encoder was better by 4 to 6 points at all
+sizes.
 
-Which accuracy: what was measured on two crowds, with ``uls``, its defaults and hashed words. The
-file beside this one has the figures and the commands that made them. Other judgements are harder or
-easier, so this is no forecast.
+Accuracy: measured on two populations, with ``uls``, its defaults and hashed words. The file beside
+this one has the figures and the commands that made them. Other judgements are harder or easier, so
+this is no forecast.
 """
 
 import json
@@ -61,9 +62,9 @@ class Features:
 def features_for(
     people: int, epsilon: float, scripts: Mapping[str, int] = MappingProxyType({})
 ) -> Features:
-    """Return which features suit so many people (the number to train on) at a budget.
+    """The features that suit a number of people (to train on) at a budget.
 
-    ``scripts`` says how many texts are in which script, where that is known.
+    ``scripts`` is the number of texts by script, if known.
     """
     unread = sum(count for script, count in scripts.items() if script not in _OF_MINILM)
     if 2 * unread > sum(scripts.values()):
@@ -77,9 +78,9 @@ def features_for(
 
 
 def reading(scripts: Mapping[str, int]) -> list[str]:
-    """Return what hashing and minilm make of texts in other scripts than Latin, a line each.
+    """Notes on how hashing and minilm read texts in scripts other than Latin, one per line.
 
-    ``scripts`` says how many texts are in which script; of a few nothing is said.
+    ``scripts`` is the number of texts by script; rare ones have no note.
     """
     often = {script for script, count in scripts.items() if count > _RARE * sum(scripts.values())}
     encoder = "a multilingual encoder that was made for it, by --features PATH-OR-NAME"
@@ -102,10 +103,10 @@ def delta_for(users: int) -> float:
 
 
 def users_to_train_on(people: float, heldout: float = Settings.heldout) -> int:
-    """Return a number near the users who are trained on, a share being held out, that is good
-    enough to plan with and tells less than the exact one.
+    """The number of users to train on when a share is held out, rounded: good enough to plan with,
+    and revealing less than the exact one.
 
-    Two digits; one below 100; and of those up to ten 1, 2, 5 or 10.
+    Two digits; below 100 one digit; up to ten one of 1, 2, 5 and 10.
     """
     users = max(1, round((1.0 - heldout) * people))
     if users <= 10:
@@ -115,19 +116,20 @@ def users_to_train_on(people: float, heldout: float = Settings.heldout) -> int:
 
 @cache
 def crowds() -> Sequence[Mapping[str, Any]]:
-    """Return what was measured, by crowd, as the file has it."""
+    """The measurements by population, as the file has them."""
     file = Path(__file__).with_name("accuracy_curves.json")
     return json.loads(file.read_text(encoding="utf-8"))["crowds"]
 
 
 def accuracies() -> list[dict[str, str]]:
-    """Return ``accuracy_of`` for each number of users that was measured."""
+    """``accuracy_of`` for each number of users that was measured."""
     return [accuracy_of(size) for size in sorted({row["users"] for row in crowds()[0]["rows"]})]
 
 
 def accuracy_of(users: int) -> dict[str, str]:
-    """Return in words how many ``users`` of other crowds were nearest to so many and, by epsilon,
-    the least and the largest accuracy of their crowds."""
+    """In words: the nearest numbers of users that were measured and, by epsilon, the lowest and the
+    highest accuracy of their populations.
+    """
     sizes, by_epsilon = set[int](), dict[str, set[str]]()
     for crowd in crowds():
         near = min((row["users"] for row in crowd["rows"]), key=lambda size: abs(size - users))
@@ -141,7 +143,7 @@ def accuracy_of(users: int) -> dict[str, str]:
 
 
 def caveat() -> str:
-    """Return what has to be said with ``accuracies``."""
+    """The caveat to print with ``accuracies``."""
     longer = " and ".join(f"{100 * crowd['length_baseline']:.0f} %" for crowd in crowds())
     return (
         "Held-out accuracy measured on two other crowds, as means of three seeds (murmuration."

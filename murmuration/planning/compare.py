@@ -43,12 +43,12 @@ _BASELINE = "nonprivate"
 
 @dataclass(frozen=True)
 class Cell:
-    """One strategy at one epsilon, without one for ``nonprivate``: the results of its seeds.
+    """One strategy at one epsilon (none for ``nonprivate``): the results of its seeds.
 
     Attributes:
-        strategy: as it was asked for, with settings of its own.
+        strategy: its label, with settings of its own.
         adjacency: which data sets are neighbours.
-        failed: why a run of it that was begun came to nothing; then there are no results.
+        failed: the reason why one of its runs failed; then there are no results.
     """
 
     strategy: str
@@ -59,13 +59,14 @@ class Cell:
 
     @property
     def promise(self) -> str:
-        """Return under which relation epsilon is; empty without privacy."""
+        """The adjacency of epsilon; empty without privacy."""
         return "" if self.epsilon is None else str(self.adjacency)
 
     @property
     def accuracy(self) -> tuple[float, float | None] | None:
-        """Return the mean over seeds and the standard deviation; of one seed its accuracy and
-        standard error. None where it was not measured."""
+        """The mean over seeds and the standard deviation; for one seed its accuracy and standard
+        error. None if it was not measured.
+        """
         measured = [result["heldout_accuracy"] for result in self.results]
         accuracies = [accuracy for accuracy in measured if accuracy is not None]
         if not accuracies:
@@ -93,7 +94,7 @@ class Cell:
         }
 
     def line(self) -> tuple[str, ...]:
-        """Return what stands under the headings; a failure stands where the accuracy would.
+        """The cells under the headings; a failure stands in place of the accuracy.
 
         The accuracy is mean ± standard deviation over seeds; of one seed, ± its standard error.
         """
@@ -136,11 +137,11 @@ class StrategyComparison(Sequence[Cell]):
 
     @property
     def promises(self) -> list[str]:
-        """Return under which relations the private runs are."""
+        """The adjacencies of the private runs."""
         return list(dict.fromkeys(cell.promise for cell in self.cells if cell.promise))
 
     def table(self) -> list[tuple[str, ...]]:
-        """Return the headings, and a line for each cell."""
+        """The headings, and a line for each cell."""
         lines = [_HEADINGS, *(cell.line() for cell in self.cells)]
         if len(self.promises) < 2:
             return lines
@@ -149,7 +150,7 @@ class StrategyComparison(Sequence[Cell]):
 
     @property
     def caption(self) -> str:
-        """Return what all figures are under, and what stands behind ±."""
+        """The caption: what all figures share, and the meaning of ±."""
         seeds = max((len(cell.results) for cell in self.cells), default=0)
         spread = (
             "one seed, ± its standard error, at most"
@@ -165,7 +166,7 @@ class StrategyComparison(Sequence[Cell]):
 
     @property
     def together(self) -> str:
-        """Return what releasing all of it would cost; empty without privacy."""
+        """The cost of releasing all of it; empty without privacy."""
         if not self.promises:
             return ""
         public = (
@@ -180,7 +181,7 @@ class StrategyComparison(Sequence[Cell]):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``murmuration compare --json`` prints."""
+        """The output of ``murmuration compare --json``."""
         composed = self.composed_epsilon
         return {
             "rows": [cell.row() for cell in self.cells],
@@ -205,8 +206,9 @@ class StrategyComparison(Sequence[Cell]):
         return f"StrategyComparison({str(self.path)!r}, {len(self.cells)} cells)"
 
     def plot(self) -> Figure:
-        """Return a figure of accuracy over epsilon, a line for each strategy, with the intervals of
-        the table; side by side where the epsilons are of different promises."""
+        """A figure of accuracy over epsilon, a line for each strategy, with the intervals of the
+        table; one panel per adjacency.
+        """
         promises = self.promises or [""]
         size = (4.6 + 3.6 * len(promises), 4.4)
         figure = Figure(figsize=size, layout="constrained")
@@ -241,7 +243,7 @@ class StrategyComparison(Sequence[Cell]):
         self.plot().savefig(self.path / "comparison.png", dpi=160)
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show. All text is escaped."""
+        """The table and the plot for notebooks. All text is escaped."""
         headings, *lines = self.table()
         rows = (map(escape, line) for line in lines)
         body = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in rows)
@@ -256,7 +258,7 @@ class StrategyComparison(Sequence[Cell]):
 
 @dataclass(frozen=True)
 class _Planned:
-    """One strategy at one epsilon, to be run: ``label`` is as it was asked for."""
+    """One strategy at one epsilon, to be run, with its ``label``."""
 
     label: str
     epsilon: float | None
@@ -296,10 +298,10 @@ def compare(
 def _checked(
     base: RunConfig, labels: Sequence[str], epsilons: Sequence[float], seeds: int, out: Path
 ) -> list[_Planned]:
-    """Return all that is to be run, which can be.
+    """All runs to be made, each of which can start.
 
     Raises:
-        InputError: what cannot.
+        InputError: one cannot; the message has the reason.
     """
     planned: list[_Planned] = []
     refused: dict[str, list[str]] = {}
@@ -337,10 +339,10 @@ def _checked(
 
 
 def _changes(label: str, adjacency: str) -> dict[str, Any]:
-    """Return the settings of a strategy as it was asked for.
+    """The settings of a strategy, from its label.
 
     Raises:
-        InputError: there is none, or it has no guarantee; or what no strategy has of its own.
+        InputError: there is no such strategy, it has no guarantee, or a setting is not its own.
     """
     name, *parts = label.split(":")
     strategy = registry.named(name)
@@ -363,7 +365,7 @@ def _changes(label: str, adjacency: str) -> dict[str, Any]:
 
 
 def _own_adjacencies(base: RunConfig, labels: Sequence[str]) -> list[str]:
-    """Return what to do where strategies have no guarantee under the adjacency, if some do not."""
+    """Advice if some strategies have no guarantee under the adjacency; empty otherwise."""
     ours = registry.strategies()
     named = {each: ours[each.split(":")[0]] for each in labels if each.split(":")[0] in ours}
     those = {label: strategy for label, strategy in named.items() if "adjacency=" not in label}
@@ -392,7 +394,7 @@ def _configs(
     seeds: int,
     out: Path,
 ) -> list[RunConfig]:
-    """Return the runs of a strategy at an epsilon, one for each seed, which can begin.
+    """The runs of a strategy at an epsilon, one for each seed, which can start.
 
     Raises:
         InputError: they cannot.
@@ -427,7 +429,9 @@ def composed_epsilon(cells: Sequence[Cell], delta: float) -> float:
 
 
 def _apart(ticks: Iterable[float]) -> list[float]:
-    """Those whose labels do not touch on a logarithmic axis; the first and the last are kept."""
+    """The ticks whose labels do not touch on a logarithmic axis; the first and the last are
+    kept.
+    """
     ordered = sorted(ticks)
     kept = ordered[:1]
     if len(ordered) < 2:

@@ -66,15 +66,15 @@ class Declaration:
 
     Attributes:
         header: names of the columns in the first rows.
-        columns: which have other names, as `--columns` is written.
+        columns: those with other names, as `--columns` is written.
         declared: fields of ``Schema``, by name; without a kind where none is stated.
-        kinds: how many rows can be read as each kind, the most first.
+        kinds: the number of rows that can be read as each kind, the most first.
         most_responses: of a row with a list of them.
-        reasons: why something is declared, and what to check, a line each.
+        reasons: for what is declared, and what to check, a line each.
         odd_labels: kind → label → number of rows, of labels that few rows have beside others.
         raw: the rows, as they are.
         rows: the rows, in our form.
-        layouts: what the columns of each row mean; None where that is not clear.
+        layouts: of the columns of each row; None if not clear.
     """
 
     header: Sequence[str]
@@ -89,14 +89,14 @@ class Declaration:
     layouts: Sequence[Layout | None]
 
     def schema(self, kind: str) -> Schema:
-        """Return the schema of a kind."""
+        """The schema for this kind."""
         several = kind in ("top-1", "ranking")
         usual = {"responses": max(2, self.most_responses)} if several else {}
         return Schema(**{**usual, **self.declared, "kind": kind})  # type: ignore[arg-type]
 
 
 def find_declaration(source: str, columns: str, stated: Mapping[str, object]) -> Declaration:
-    """Return the declaration that suits a source.
+    """Find the declaration that suits a source.
 
     Args:
         source: as of ``load_judgements``.
@@ -168,7 +168,7 @@ def _layout(row: Cells, names: Mapping[str, str]) -> Layout | None:
 
 
 def _names_of(header: Sequence[str], stated: Mapping[str, str], alone: bool) -> dict[str, str]:
-    """Return field → column: those stated, and those that others are probably meant by."""
+    """The columns by field: those stated, and likely ones for other fields."""
     columns = {_plain(each): each for each in header if each.strip() and not {*each} & {*",="}}
 
     def meant(field_: str) -> dict[str, str]:
@@ -202,13 +202,13 @@ def _names_of(header: Sequence[str], stated: Mapping[str, str], alone: bool) -> 
 
 
 def _plain(column: str) -> str:
-    """Return a column's name as most write it: small letters, and words joined by `_`."""
+    """A column's name in the common form: lower case, with words joined by `_`."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", column.strip())
     return re.sub(r"[\s_-]+", "_", words).lower()
 
 
 def _sides(columns: Mapping[str, str]) -> dict[str, str]:
-    """Return the columns of two responses whose names differ in their ends alone."""
+    """The columns of two responses whose names differ only in their ends."""
     for first, second in _ENDS:
         stems = [
             name.removesuffix(first)
@@ -296,7 +296,7 @@ class _Tally:
                 self.bare_pairs += 1
 
     def suggestions(self) -> list[tuple[str, object, str]]:
-        """Return fields of ``Schema`` that rows need, each with its value and why."""
+        """Fields of ``Schema`` that rows need, each with its value and a reason."""
         result: list[tuple[str, object, str]] = []
         for kind, _ in self.kinds.most_common():
             if kind in self.labels:
@@ -327,7 +327,7 @@ class _Tally:
         return result
 
     def _scale(self, kind: str, labels: Counter[str]) -> list[tuple[str, object, str]]:
-        """Return the scale that labels are on, or nothing, where they are words, or name a side."""
+        """The scale of the labels; empty if they are words, or name a side."""
         odd = _odd(labels)
         numbers = [float(each) for each in labels if is_number(each) and each not in odd]
         numbers = sorted(number for number in numbers if abs(number) < _LARGEST)
@@ -361,7 +361,7 @@ class _Tally:
 
 
 def _range(numbers: Sequence[float], symmetric: bool) -> tuple[float, float]:
-    """Return the lowest and the highest label of the scale that sorted numbers are probably on."""
+    """The lowest and the highest label of the scale that sorted numbers are probably on."""
     low, high = numbers[0], numbers[-1]
     if low < 0.0 < high and symmetric:
         return -max(-low, high), max(-low, high)
@@ -376,8 +376,9 @@ def _range(numbers: Sequence[float], symmetric: bool) -> tuple[float, float]:
 
 
 def _odd(labels: Counter[str]) -> dict[str, int]:
-    """Return the labels that few rows have, beside a few that most have: words that are not like
-    the others, and numbers far from the others."""
+    """Rare labels beside a few frequent ones: words unlike the others, and numbers far from the
+    others.
+    """
     most = _FEW * labels.total()
     common = [label for label, rows in labels.items() if rows > most]
     numbers = [float(label) for label in common if is_number(label)]

@@ -1,4 +1,4 @@
-"""Which group size and which cohort for a compute budget: "Estimate-and-Double", and its rivals.
+"""Group size and cohort for a compute budget: "Estimate-and-Double", and its rivals.
 
 Source: Charles et al. 2024 (user-level DP fine-tuning), Appendix I, Algorithm 3. A round of ULS
 computes G·M gradients of single judgements, and the noise on its averaged gradient has the standard
@@ -38,7 +38,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Step:
-    """One doubling: by how much each choice would have scaled the noise, and where it led."""
+    """One doubling: the factor of the noise for each choice, and the resulting point."""
 
     at: Point
     group_ratio: float
@@ -48,9 +48,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Space:
-    """What may be chosen: doublings of ``start`` within ``compute``, with at most ``users`` users.
+    """The choices: doublings of ``start`` within ``compute``, with at most ``users`` users.
 
-    Raises ValueError where not even the start is within.
+    Raises ValueError if the start is not within.
     """
 
     start: Point
@@ -71,11 +71,11 @@ class Space:
             )
 
     def doubled_group(self, point: Point) -> Point | None:
-        """With twice the group size; None beyond the budget."""
+        """The point with twice the group size; None beyond the budget."""
         return self._within(Point(2 * point.group_size, point.cohort))
 
     def doubled_cohort(self, point: Point) -> Point | None:
-        """With twice the cohort; None beyond the budget or the users."""
+        """The point with twice the cohort; None beyond the budget or the users."""
         return self._within(Point(point.group_size, 2 * point.cohort))
 
     def frontier(self) -> list[Point]:
@@ -121,7 +121,7 @@ def estimate_and_double(space: Space, length: Length, multiplier: Multiplier) ->
 
 
 def rivals(space: Space, length: Length, multiplier: Multiplier) -> Mapping[str, Point]:
-    """Return what else uses the budget: the largest cohort, the largest group, and the least noise.
+    """Other ways to use the budget: the largest cohort, the largest group, and the least noise.
 
     "least noise" looks at every point of the frontier, where Algorithm 3 looks along one path.
     """

@@ -1,4 +1,4 @@
-"""What is ordinary in messy files, found in all rows: exact, for the operator alone."""
+"""Common problems of messy files, checked in all rows: exact, for the operator alone."""
 
 import re
 import unicodedata
@@ -36,14 +36,14 @@ def findings(
     used: Collection[str],
     scripts: Mapping[str, int],
 ) -> tuple[str, ...]:
-    """Return a line for each thing that should be looked at before a run, with its counts.
+    """A line, with counts, for each thing to check before a run.
 
     Args:
         declaration: of the rows.
         judgements: the usable rows, as they are read by it.
-        kind: of which they are.
-        used: columns that are.
-        scripts: how many texts are in which.
+        kind: theirs.
+        used: columns that are read.
+        scripts: the number of texts by script.
     """
     lines = [
         *_ids(declaration),

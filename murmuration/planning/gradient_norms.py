@@ -1,10 +1,10 @@
-"""How long are the averaged gradients of public users, by group size?
+"""The lengths of averaged gradients of public users, by group size.
 
 Source: Charles et al. 2024, Appendix I, eq. 8: L_ULS(G) is about the median, over users, of the
 length of the mean gradient of at most G of their judgements, at the model that training starts
 from; here that is θ = 0. The lengths of the users who are trained on are private, so the estimate
-comes from people whose judgements are public, or from a synthetic population: it costs nothing,
-and is as good as these people are like the others.
+comes from people whose judgements are public, or from a synthetic population: it has no privacy
+cost, and is as good as these people are like the others.
 
 Legend: U users, J judgements, W rows of a judgement, D dimensions.
 """
@@ -26,14 +26,14 @@ ROWS = 200_000  # judgements whose gradients are held at once, about
 
 @dataclass(frozen=True, eq=False)
 class GroupNorms:
-    """What is known of public users' gradients, and L as a function of G.
+    """Statistics of public users' gradients, and L as a function of G.
 
     Attributes:
         lengths: the median length by group size, for 1, 2, 4, … up to the most judgements that a
             user has.
-        drift: the length of the mean over users of their gradients: what a step goes by.
+        drift: the length of the mean over users of their gradients: the length of a step.
         median_judgements: of a user; what the paper recommends as the group size of ELS.
-        counts_U: judgements of each user that was looked at.
+        counts_U: judgements of each user in the estimate.
         dimension: D.
     """
 
@@ -45,7 +45,7 @@ class GroupNorms:
 
     @classmethod
     def of(cls, examples: PairExamples, model: PreferenceModel, seed: int = 0) -> "GroupNorms":
-        """From users' examples, by random choices of judgements that ``seed`` repeats.
+        """Estimate from users' examples, by random choices of judgements that ``seed`` repeats.
 
         Raises ValueError for no users, or gradients that are all zero.
         """

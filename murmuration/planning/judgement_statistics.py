@@ -16,12 +16,12 @@ _TEXTS = 5_000  # that are looked at for their script
 
 @dataclass(frozen=True)
 class Guess:
-    """How often a rule that knows nothing of the prompt is right about judgements without a tie.
+    """The accuracy of a rule that does not depend on the prompt, on judgements without a tie.
 
     Attributes:
         pooled: over judgements.
         by_user: mean over users of each user's mean.
-        rows: how many judgements.
+        rows: the number of judgements.
     """
 
     pooled: float
@@ -37,13 +37,15 @@ def decided(judgements: Judgements) -> np.ndarray:
 
 
 def guessing(judgements: Judgements) -> Guess:
-    """Return how often one response chosen by chance is right."""
+    """The accuracy of choosing a response at random."""
     right_R = np.array([1.0 / max(1, len(shown)) for shown in judgements.responses])
     return _guess(judgements, right_R, decided(judgements))
 
 
 def longer_wins(judgements: Judgements) -> Guess:
-    """Return how often the response with most words is right; of several as long, one by chance."""
+    """The accuracy of choosing the response with most words; ties in length are broken at
+    random.
+    """
     right_R = np.zeros(len(judgements))
     for row, shown in enumerate(judgements.responses):
         lengths = _words(shown)
@@ -70,8 +72,7 @@ def _guess(judgements: Judgements, right_R: np.ndarray, kept_R: np.ndarray) -> G
 
 
 def shares(counts_U: np.ndarray) -> dict[str, float]:
-    """Return which share of all judgements the largest users have: the largest, 1 % and 10 % of
-    them."""
+    """The share of all judgements that the largest user, 1 % and 10 % of users have."""
     ordered_U = np.sort(counts_U)[::-1]
     total = max(1, int(ordered_U.sum()))
     users = len(ordered_U)
@@ -80,8 +81,7 @@ def shares(counts_U: np.ndarray) -> dict[str, float]:
 
 
 def histogram(counts_U: np.ndarray) -> list[tuple[str, int]]:
-    """Return how many users have how many judgements, in bins that double: their names, and
-    counts."""
+    """The number of users by number of judgements, in bins that double: names and counts."""
     tops = [0, 1]
     while tops[-1] < int(counts_U.max(initial=0)):
         tops.append(2 * tops[-1])
@@ -93,8 +93,9 @@ def histogram(counts_U: np.ndarray) -> list[tuple[str, int]]:
 
 
 def scripts_of(judgements: Judgements) -> Counter[str]:
-    """Return how many texts are in which script, by most of their letters. Empty ones, as of rows
-    without a prompt, are left out."""
+    """The number of texts by script, which is that of most of their letters. Empty texts, such as
+    prompts of rows without one, are left out.
+    """
     every = max(1, 2 * len(judgements) // _TEXTS)
     rows = zip(judgements.prompts[::every], judgements.responses[::every], strict=True)
     texts = (str(text) for prompt, shown in rows for text in (prompt, *islice(shown, 1)))

@@ -64,21 +64,21 @@ class DataSummary:
     """A summary of a source of judgements. As text it is what ``murmuration data`` prints.
 
     Attributes:
-        source: where the judgements are from.
-        renamed: which columns have other names, as of ``--columns``; as found, too.
+        source: of the judgements.
+        renamed: the columns with other names, as of ``--columns``, stated or found.
         judgements: the usable rows.
-        schema: what they were read as: as stated, or as found in all rows.
+        schema: that they were read by, stated or found in all rows.
         columns: names of the columns in the first rows.
         taken: which of them was taken for which field: field → column.
-        reasons: why rows would be refused (numbers and quotes left out), how often among the first
-            of them, and the first example of each with its place.
-        declared: why something is declared that was not stated, a line each.
-        findings: what should be looked at before a run, a line each.
-        scripts: how many texts are in which script.
-        features: what the command takes.
-        about_features: how long they take, or why they are not those that are advised.
+        reasons: for refusing rows (numbers and quotes left out), how often among the first of them,
+            and the first example of each with its place.
+        declared: reasons for declarations that were not stated, a line each.
+        findings: to check before a run, a line each.
+        scripts: the number of texts by script.
+        features: of the command.
+        about_features: their computing time, or the reason why they are not the recommended ones.
         epsilon: the budget for which settings of a run are advised.
-        public: whether the file is public, so that nothing is told by choosing settings from it.
+        public: whether the file is public, so that choosing settings from it reveals nothing.
     """
 
     source: str
@@ -103,7 +103,6 @@ class DataSummary:
         return f"DataSummary({self.source!r}, {self.judgements!r})"
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show: the text, escaped."""
         return f"<pre>{escape(str(self))}</pre>"
 
     def __rich__(self) -> Group:
@@ -127,7 +126,7 @@ class DataSummary:
 
     @property
     def command(self) -> str:
-        """Return a command that trains on these judgements, to be copied."""
+        """A command that trains on these judgements, to be copied."""
         parts = [f"murmuration run --data {shlex.quote(self.source)}"]
         if self.renamed:
             parts.append(f"--columns {shlex.quote(self.renamed)}")
@@ -154,13 +153,14 @@ class DataSummary:
 
     @property
     def users_to_train_on(self) -> int:
-        """Return a round figure for the users who would be trained on, others being held out."""
+        """The number of users to train on, others being held out, rounded."""
         return advice.users_to_train_on(len(self.judgements.user_ids))
 
     @property
     def _few_left_out(self) -> bool:
-        """Return whether so few rows are unusable that a run may skip them: of more, what they hold
-        has not been understood."""
+        """True if a run may skip the unusable rows: if they were many, the rows would not have been
+        understood.
+        """
         left_out = self.judgements.left_out
         return left_out <= _FEW * (len(self.judgements) + left_out)
 
@@ -290,11 +290,11 @@ def look_at(
     public: bool = False,
     features: str = "",
 ) -> DataSummary:
-    """Find the declaration of a source's rows, and read them by it, but set bad rows aside.
+    """Find the declaration of a source's rows, and read them by it, skipping bad rows.
 
-    ``stated`` is what options said of the rows, by the names of ``Schema``'s fields; the rest is
-    looked for in all rows. The kind is the one that most rows are of; thumbs are taken as pairs
-    where half of them or more are in one. ``features`` are those that somebody has in mind.
+    ``stated`` are the declarations by options, by the names of ``Schema``'s fields; the rest is
+    inferred from all rows. The kind is the one that most rows are of; thumbs are taken as pairs
+    where half of them or more are in one. ``features`` are those under consideration.
 
     Raises:
         InputError: it cannot be read, or has no row that could be used.
@@ -333,9 +333,9 @@ def look_at(
 
 
 def time_of(features: str, judgements: Judgements) -> str:
-    """Say how long ``--features`` take for all texts on this machine, as measured on a few.
+    """Estimate how long ``--features`` take for all texts on this machine, from a few.
 
-    Texts that were computed before are found, and do not count.
+    Cached texts do not count.
 
     Raises:
         InputError: there are no such features, or they cannot be loaded.
@@ -359,7 +359,7 @@ def time_of(features: str, judgements: Judgements) -> str:
 
 
 def _read(source: str, declaration: Declaration) -> tuple[Judgements, Schema]:
-    """Return the judgements of the kind that is declared, or that suits most rows."""
+    """The judgements of the declared kind, or of that of most rows."""
 
     def read(kind: str) -> tuple[Judgements, Schema]:
         schema, columns = declaration.schema(kind), parse_columns(declaration.columns)
@@ -377,7 +377,7 @@ def _read(source: str, declaration: Declaration) -> tuple[Judgements, Schema]:
 
 
 def _taken(columns: str, declaration: Declaration, schema: Schema) -> dict[str, str]:
-    """Return which column is read for which field; of a format all that it reads."""
+    """The column for each field; for a format all that it reads."""
     header = declaration.header
     result: dict[str, str] = {}
     if schema.format:

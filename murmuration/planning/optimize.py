@@ -1,9 +1,9 @@
 """``murmuration plan --optimize``: group size and cohort for a compute budget, before training.
 
 "Estimate-and-Double" (``planning.estimate_and_double``) with L(G) estimated from public or
-synthetic users (``planning.gradient_norms``) and σ(M) from the accountant, beside its rivals
-and beside example-level sampling at the same compute, by the noise per coordinate of the averaged
-gradient. Nobody's private data is looked at, so it costs no privacy.
+synthetic users (``planning.gradient_norms``) and σ(M) from the accountant, beside its rivals and
+beside example-level sampling at the same compute, by the noise per coordinate of the averaged
+gradient. It uses no private data, so it has no privacy cost.
 """
 
 import math
@@ -40,7 +40,9 @@ Found = dict[str, Any]
 
 @dataclass(frozen=True)
 class Public:
-    """Where L(G) is estimated: a source of judgements, or the embedded synthetic population."""
+    """The data from which L(G) is estimated: a source of judgements, or the embedded synthetic
+    population.
+    """
 
     source: str | None = None
     features: str = "hashing"
@@ -49,7 +51,7 @@ class Public:
 
     @property
     def words(self) -> str:
-        """For people."""
+        """A description."""
         return self.source or "the embedded synthetic population"
 
     def norms(self) -> tuple[GroupNorms, str]:

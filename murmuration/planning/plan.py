@@ -1,4 +1,4 @@
-"""What a run will cost, before any data is touched.
+"""The cost of a run, before any data are read.
 
 Six numbers hang together: epsilon, noise multiplier, rounds, cohort, users and delta. Five are
 given, the sixth follows; each strategy says how (``strategies.planning``). Where single judgements
@@ -55,7 +55,7 @@ def plan(
     batch_users: bool = False,
     **own: Any,
 ) -> dict[str, Any]:
-    """Return all numbers of a run from those that are given; nobody's data are read.
+    """Compute all numbers of a run from those that are given; no data are read.
 
     Of epsilon, noise multiplier, rounds, cohort, users and delta the one that is left out is solved
     for. For els and group that is epsilon or the noise multiplier, for adaptive and aup the noise.
@@ -87,9 +87,9 @@ def plan(
         batch_users: As in ``train``; does not change epsilon.
         **own: Settings of the strategy; options that rooms bring, of boards and from surveys; and
             with ``optimize`` what is declared of the rows of ``public``, as in ``train``. With
-            banded noise it is told how large the error is over that of independent noise, for
-            several numbers of bands if none is given; with blt over the same turns, and over
-            Poisson sampling.
+            banded noise the result has the ratio of the error to that of independent noise, for
+            several numbers of bands if none is given; with blt the ratios to independent noise over
+            the same turns, and over Poisson sampling.
 
     Returns:
         What ``murmuration plan --json`` prints.
@@ -99,7 +99,7 @@ def plan(
     """
     from murmuration.strategies import registry
     from murmuration.strategies.config import DELTA_EXPONENT, own_settings, typed
-    from murmuration.strategies.planning import SIX, PlanQuery, check_together
+    from murmuration.strategies.planning import SIX, PlanQuery, check_bands
     from murmuration.strategies.settings.model import user_isolation
     from murmuration.strategies.settings.privacy import check_delta, parse_delta
     from murmuration.strategies.settings.sampling import cohort_of_turns, usual_cohort
@@ -153,7 +153,7 @@ def plan(
     sampled = registry.named(strategy).samples and sampling_probability is None
     sampled = sampled and sampling != "all" and not optimize
     choose = cohort is None and users and sampled and given.count(None) == 1
-    check_together(sampling, noise_correlation, own_sampled.bands or None)
+    check_bands(noise_correlation, own_sampled.bands or None)
     if sampling == "all":
         if not users:
             raise InputError("--sampling all needs --users: all of them are in each round")
@@ -179,7 +179,7 @@ def plan(
             settings,
             brought,
         )
-        registry.check_adjacency(strategy, neighbours)
+        registry.check_adjacency(strategy, neighbours, settings)
         if optimize and (sampling, noise_correlation) != ("poisson", "none"):
             raise InputError(
                 "--optimize compares Poisson cohorts and independent noise: leave out --sampling "
@@ -214,7 +214,7 @@ def plan(
 def _brought_options(
     strategy: str, own: Mapping[str, Any]
 ) -> dict[str, tuple[PlanOptions, dict[str, Any]]]:
-    """Return the options that rooms bring of which some are given, with these.
+    """The options of other packages that are given.
 
     Raises:
         InputError: they are for another strategy, or one is no number.
@@ -235,7 +235,7 @@ def _brought_options(
 
 
 def about_correlation(numbers: Mapping[str, Any]) -> str:
-    """Return which noise suits, by the errors of a plan with correlated noise."""
+    """A recommendation of noise, by the errors of a plan with correlated noise."""
     if "error_over_poisson" in numbers:
         error = numbers["error_over_poisson"]
         more = f"{error - 1.0:.1%} more" if error >= 1.0 else f"{1.0 - error:.1%} less"
@@ -259,7 +259,7 @@ def about_correlation(numbers: Mapping[str, Any]) -> str:
 
 
 def parse_adjacency(name: Adjacency | str) -> Adjacency:
-    """Return the adjacency of a name.
+    """The adjacency of this name.
 
     Raises:
         InputError: there is none of it.
@@ -273,7 +273,7 @@ def parse_adjacency(name: Adjacency | str) -> Adjacency:
 def _hold_out(
     share: float | None, budget: float | None, epsilon: float | None, adjacency: Adjacency
 ) -> HoldOut | None:
-    """Return how users are held out, if that is asked for.
+    """The hold-out assignment, if requested.
 
     Raises:
         ValueError, InputError: it cannot be.
@@ -292,8 +292,9 @@ def _hold_out(
 
 
 def _heldout_figures(coins: HoldOut | None, users: int, adjacency: Adjacency) -> dict[str, float]:
-    """Return how many users are held out beside ``users``, and the noise of an accuracy of 75 % on
-    them."""
+    """The number of users held out beside ``users``, and the noise of an accuracy of 75 % on
+    them.
+    """
     from murmuration.privacy.mechanisms.tally import Tally, TallyRelease
 
     if coins is None:

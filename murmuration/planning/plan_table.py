@@ -1,4 +1,4 @@
-"""The table of a plan at the terminal, with what suits so many people."""
+"""The table of a plan at the terminal, with recommendations for the number of users."""
 
 from typing import Any
 

@@ -1,1 +1,1 @@
-"""What everything that is printed passes through, and what it looks like."""
+"""Terminal output: its escaping, and its style."""

@@ -1,4 +1,4 @@
-"""How far a series of runs is, on standard error: a bar, or lines where there is no terminal."""
+"""The progress of a series of runs, on standard error: a bar, or lines without a terminal."""
 
 import time
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class RunsProgress(Progress):
         )
 
     def begin(self, total: int, ended: int = 0) -> None:
-        """So many runs begin now, beside those that had ``ended`` before."""
+        """Show that ``total`` runs begin now, beside those that had ``ended`` before."""
         self.add_task("runs", total=total)
         self._say(counted(total, "run") + (f", beside {ended:,} that had ended" if ended else ""))
 

@@ -1,4 +1,4 @@
-"""What a function that takes a while is doing, shown on standard error where that is wanted."""
+"""The status of a long function, on standard error if requested."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from murmuration.terminal.tables import console
 def status(
     show: bool, first: str = "loading", *, lasting: Callable[[str], bool] = lambda text: False
 ) -> Iterator[Callable[[str], None]]:
-    """Return a function that is told what is being done, each text in place of the one before.
+    """Yield a function that shows a status text, each in place of the one before.
 
     Args:
         show: whether to show it.

@@ -12,13 +12,13 @@ from murmuration.terminal.terminal import Terminal
 
 
 def console(*, stderr: bool = False, width: int = 160) -> Terminal:
-    """A console; where nobody looks, in a pipe, so wide that tables do not wrap."""
+    """A console; if it is not a terminal, wide enough that tables do not wrap."""
     made = Terminal(stderr=stderr)
     return made if made.is_terminal else Terminal(stderr=stderr, width=width)
 
 
 def as_text(content: RenderableType) -> str:
-    """Return what a console shows of some content, as plain text."""
+    """The console's output for some content, as plain text."""
     file = StringIO()
     Terminal(file=file, width=160).print(content)
     return file.getvalue().rstrip("\n")

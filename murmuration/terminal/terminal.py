@@ -1,4 +1,4 @@
-"""The one way to a terminal: whatever is printed, by whomever, comes without control characters.
+"""The one way to a terminal: all output is printed without control characters.
 
 Texts from files are everywhere in what commands print: names of columns, ids, paths, prompts,
 replies of judges, messages of libraries. So it is not each place that escapes them but what they
@@ -61,15 +61,16 @@ def print_finished(*what: RenderableType, **options: Any) -> None:
 
 
 def print_notes(caught: Iterable[WarningMessage], shown: Collection[str]) -> None:
-    """Print warnings for users to standard error, each once and on one line, which its mark begins,
-    but for those shown otherwise."""
+    """Print warnings for users to standard error, each once, on one line that begins with its mark,
+    except those shown otherwise.
+    """
     for text in {str(each.message): None for each in caught if each.category is UserWarning}:
         if text not in shown:
             Terminal(stderr=True).print(f"note: {text}", soft_wrap=True)
 
 
 class Guarded:
-    """A text stream that escapes; no terminal to whoever asks, as it takes no control characters.
+    """A text stream that escapes; not a terminal, as it takes no control characters.
 
     Consoles write to what is behind it: rich looks for ``rich_proxied_file``.
     """
@@ -88,7 +89,7 @@ class Guarded:
             self.write(line)
 
     def isatty(self) -> bool:
-        """Return false."""
+        """False."""
         return False
 
     def __getattr__(self, name: str) -> Any:
@@ -96,8 +97,9 @@ class Guarded:
 
 
 def guard_streams() -> None:
-    """From now on standard output and error escape what is written to them, to the end; also what
-    their encoding does not have."""
+    """From now on, escape what is written to standard output and error, including characters that
+    their encoding lacks.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, Guarded):

@@ -41,7 +41,7 @@ def number_cell(value: object) -> float:
 
 
 def is_empty(value: object) -> bool:
-    """Return whether a cell holds nothing, as CSV writes it too."""
+    """True if a cell is empty: None, or only blanks, as CSV writes it."""
     return value is None or (isinstance(value, str) and not value.strip())
 
 
@@ -59,8 +59,9 @@ def flag_cell(value: object, column: str) -> bool:
 
 
 def label_text(value: object) -> str:
-    """Return a label in one spelling, however it is written: numbers by their value, words in small
-    letters; empty for what is neither."""
+    """A label in one spelling: numbers by their value, words in lower case; empty for anything
+    else.
+    """
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value)).lower()
     number = number_cell(value)
@@ -74,7 +75,7 @@ def label_text(value: object) -> str:
 
 
 def is_number(label: str) -> bool:
-    """Return whether a label, in the spelling of ``label_text``, is a number."""
+    """True if a label, as spelled by ``label_text``, is a number."""
     return math.isfinite(number_cell(label))
 
 
@@ -88,8 +89,9 @@ def list_cell(value: object) -> list[object] | None:
 
 
 def found_kind(value: object) -> str:
-    """Return what was found: numbers as they are, and of anything else, which may be somebody's
-    words, no more than what it is and how much."""
+    """A description of a cell for error messages: a number as it is; of anything else, which may be
+    a user's words, only its type and length.
+    """
     if value is None:
         return "nothing"
     kind = type(value).__name__
@@ -102,5 +104,7 @@ def found_kind(value: object) -> str:
 
 
 def shortened(text: str, most: int = 400) -> str:
-    """A text of at most so many characters: a reason is kept, and what it quotes may be huge."""
+    """A text of at most ``most`` characters: a reason for an error is kept, but may quote a huge
+    cell.
+    """
     return text if len(text) <= most else text[: most - 1] + "…"

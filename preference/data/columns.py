@@ -1,13 +1,13 @@
-"""What the columns of a row of judgements mean, by their names alone.
+"""The meaning of the columns of a row of judgements, by their names alone.
 
 Columns have the fields' own names, or those that `--columns` gives. Beside that, columns in which
 collections usually keep who judged are known: a row that has exactly one of them, and no `user_id`,
 is that one's. What columns mean (`Layout`) is worked out once for all rows that have the same, so
-that nobody's row decides how another's is read; what was done is said.
+that no row decides how another is read; notes report what was done.
 
 A comparison on two sides is often kept as `response_a`, `response_b` and `winner`: people's votes
-between models, what annotation tools write. The two sides are told by the ends of their columns'
-names (`a` and `b`, `0` and `1`, `1` and `2`).
+between models, what annotation tools write. The two sides are identified by the ends of their
+columns' names (`a` and `b`, `0` and `1`, `1` and `2`).
 """
 
 import json
@@ -78,7 +78,7 @@ class Layout:
         form: two responses of which the first was preferred, two sides and a winner, a list of
             responses, or a single one that was rated.
         columns: field → column, of every field, whether it is there or not.
-        read: the columns that are there and may be a field's, but for the user's.
+        read: the columns that are there and may be a field's, except the user's.
         missing: the fields that such rows need and that are not there, with their columns.
         prompt: the column of the prompt; None where there is none, and need not be.
         maybe_prompted: whether there is none, but a column that may be it, under another name: then
@@ -96,8 +96,8 @@ class Layout:
 
 
 def parse_columns(columns: str | Mapping[str, str]) -> dict[str, str]:
-    """Return the columns of fields, from ``field=column,field=column``, the same as a JSON object,
-    or a mapping; empty for the names as they are.
+    """The columns by field, from ``field=column,field=column``, the same as a JSON object, or a
+    mapping; empty where fields have the columns of their own names.
 
     Raises InputError for anything else (an unknown field is refused when the source is read).
     """
@@ -120,7 +120,7 @@ def parse_columns(columns: str | Mapping[str, str]) -> dict[str, str]:
 
 
 def write_columns(columns: str | Mapping[str, str] | None, user_column: str | None = None) -> str:
-    """Return the setting ``columns`` that ``parse_columns`` reads, with the user's column in it.
+    """The setting ``columns`` that ``parse_columns`` reads, including the user's column.
 
     Raises:
         InputError: it says no columns, or another one for the user.
@@ -145,11 +145,10 @@ def column_names(
     fields: Collection[str] = FIELDS,
     needed: Collection[str] = REQUIRED,
 ) -> dict[str, str]:
-    """Return the columns that must be there, by their fields: of ``needed`` ones, and those that
-    were asked for.
+    """The required columns by field: those of ``needed`` fields and those that ``columns`` names.
 
     Raises:
-        InputError: there is no such field, or a column cannot be what is asked of it.
+        InputError: there is no such field, or a column cannot be used for a field.
     """
     for each, column in columns.items():
         if each not in fields:
@@ -175,7 +174,8 @@ def column_names(
 
 
 def layout_of(present: Iterable[str], names: Mapping[str, str]) -> Layout:
-    """Return what columns mean; ``names`` are those that were asked for, field → column.
+    """The meaning of a row's columns; ``names`` maps fields to the columns that were named for
+    them.
 
     Raises:
         BadRow: several columns may be meant by a field.
@@ -230,7 +230,7 @@ def _layout(present: tuple[str, ...], stated: tuple[tuple[str, str], ...]) -> La
 def _notes_of_pair(
     present: Sequence[str], names: Mapping[str, str], sides: tuple[str, str, str] | None
 ) -> list[str]:
-    """Return what is said of a column that tells which of two responses won, or may do so."""
+    """Notes about a column that names, or may name, the preferred response of a pair."""
     if sides is not None:
         return [f"which of {sides[0]!r} and {sides[1]!r} was preferred is read from {sides[2]!r}"]
     pair = names.get("chosen"), names.get("rejected")
@@ -241,20 +241,22 @@ def _notes_of_pair(
 
 
 def top_of(column: str) -> str:
-    """Return the column of a row in which a named one stands: `user` of `user.id`."""
+    """The row's own column of a nested name: `user` of `user.id`."""
     return str(column).partition(".")[0]
 
 
 def with_nested(row: Mapping[str, object], names: Mapping[str, str]) -> Mapping[str, object]:
-    """Return a row with the cells that are named by where they stand inside of others: `user.id`,
-    `candidates.0.content`. What is not there holds nothing."""
+    """The row with cells for columns that are named by their path inside others: `user.id`,
+    `candidates.0.content`. A path that does not exist has no value.
+    """
     nested = {column for column in names.values() if "." in column and column not in row}
     return {**row, **{column: inner_cell(row, column) for column in nested}} if nested else row
 
 
 def inner_cell(cell: object, name: str) -> object:
-    """Return what stands inside of a cell, under names with dots between them, or at places in
-    lists (-1 is the last); None where nothing does."""
+    """The value inside a cell at a path of names or list indices separated by dots (-1 is the
+    last); None if there is none.
+    """
     for part in name.split("."):
         if isinstance(cell, str):  # as CSV holds what is nested
             cell = written_value(cell)
@@ -270,7 +272,7 @@ def inner_cell(cell: object, name: str) -> object:
 
 
 def with_user(present: Iterable[str], names: Mapping[str, str]) -> dict[str, str]:
-    """Return the names of columns, with that of the user where there is a known one.
+    """The columns by field, with that of the user if a column of a known name is there.
 
     Raises:
         BadRow: several columns may be the user's.
@@ -288,7 +290,7 @@ def with_user(present: Iterable[str], names: Mapping[str, str]) -> dict[str, str
 
 
 def user_note(stated: Mapping[str, str], taken: Mapping[str, str]) -> list[str]:
-    """Return what is said where the user's column is not the one that was stated."""
+    """A note for rows whose user column is not the one that was stated."""
     column = taken.get("user_id")
     if column == stated.get("user_id"):
         return []
@@ -346,7 +348,9 @@ def _sides(present: Sequence[str], names: Mapping[str, str]) -> tuple[str, str, 
 
 
 def missing_columns(row: Mapping[str, object], missing: Mapping[str, str]) -> BadRow:
-    """Return why a row without the columns of these fields is none, with those that there are."""
+    """The error for a row without the columns of these fields; it lists the columns that are
+    there.
+    """
     there = shortened(", ".join(str(column) for column in row)) or "none"
     if missing == {"user_id": "user_id"}:
         return BadRow(

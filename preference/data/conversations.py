@@ -84,8 +84,9 @@ def asked_turns(prompt: str) -> list[Message]:
 
 
 def system_turn(turns: Sequence[Message], system: str) -> list[Message]:
-    """Return the message of a system prompt that goes before a prompt's turns; none where it is
-    empty, or where they have one of their own."""
+    """The system prompt as a message to go before a prompt's turns; none if it is empty or the
+    turns have their own.
+    """
     own = any(turn["role"] == "system" for turn in turns)
     return [{"role": "system", "content": system}] if system and not own else []
 
@@ -158,7 +159,7 @@ def rated_exchange(row: Mapping[str, object], column: str, prompt: str | None) -
 
 
 def is_plain_text(value: object, column: str) -> bool:
-    """Return whether a response is plain text, and no conversation; BadRow for a broken one."""
+    """True if a response is plain text and not a conversation. BadRow for a broken conversation."""
     named = isinstance(value, str) and value.lstrip().startswith("Human:")
     return isinstance(value, str) and not named and _messages(value, column) is None
 
@@ -166,8 +167,9 @@ def is_plain_text(value: object, column: str) -> bool:
 def _shared_turns(
     chosen: Sequence[Message], rejected: Sequence[Message], pair: tuple[str, str]
 ) -> int:
-    """Return how many turns in front are the prompt: those that are shared, up to an
-    assistant's."""
+    """The number of leading turns that are the prompt: those that both share, up to an
+    assistant's.
+    """
     most = min(len(chosen), len(rejected)) - 1
     shared = 0
     while shared < most and chosen[shared] == rejected[shared]:
@@ -183,7 +185,8 @@ def _shared_turns(
 
 
 def shared_words(chosen: str, rejected: str, pair: tuple[str, str]) -> tuple[str, str, str]:
-    """Return what two texts begin with, up to the last whole word, and what follows in each.
+    """Split two texts into the beginning that they share, up to its last whole word, and what
+    follows in each.
 
     Raises:
         BadRow: there is no such word.
@@ -249,7 +252,7 @@ def _messages(value: object, column: str) -> list[Message] | None:
 
 
 def _may_be_messages(text: str) -> bool:
-    """Return whether a text may be messages that a program printed."""
+    """True if a text looks like messages printed by a program."""
     parts = _PRINTED_ROLE, _PRINTED_CONTENT
     return bool(_PRINTED.match(text.lstrip())) and all(part.search(text) for part in parts)
 
@@ -266,7 +269,7 @@ def _listed(value: object) -> Sequence[Mapping[str, object]] | None:
 
 
 def _is_message(item: Mapping[str, object]) -> bool:
-    """Return whether a mapping is a message, and no other thing that is from somebody."""
+    """True if a mapping is a chat message, and not another object with a "from"."""
     if "from" in item and "value" in item:
         return str(item["from"]).lower() in (*_ROLE_OF, *_CALLS)
     return "role" in item and any(name in item for name in ("content", "parts", *_CALLS))

@@ -1,4 +1,4 @@
-"""What is wrong with what somebody gave: light to import, for whoever only passes it on."""
+"""Errors about input; light to import."""
 
 from collections.abc import Callable, Mapping
 
@@ -9,15 +9,15 @@ class InputError(ValueError):
 
 
 class RowsError(InputError):
-    """Input that a user can correct, told from the rows themselves: exact, and for the eyes of
-    those who hold them alone."""
+    """An input error found by reading the rows: exact, so only their holder may see it."""
 
     operator_only = True
 
 
 class BadRow(ValueError):
-    """Why one row cannot be used, and whose it is, by id or by the ``cells`` that say so; whoever
-    knows the row's place adds it."""
+    """The reason why a row cannot be used, with its user, by id or by the ``cells`` that hold it.
+    The reader adds the row's place.
+    """
 
     user_id: str | None = None
     cells: Mapping[str, object] | None = None
@@ -30,7 +30,7 @@ def first_line(error: BaseException) -> str:
 
 
 def reword(error: BaseException, words: Callable[[str], str]) -> None:
-    """Change the text of an error, and of those that led to it, for whoever will read it."""
+    """Change the text of an error, and of those that led to it, for its reader."""
     led: BaseException | None = error
     while led is not None:
         if led.args and isinstance(led.args[0], str):

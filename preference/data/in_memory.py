@@ -1,5 +1,6 @@
-"""Rows that are in memory, as lines of JSON, so that whatever holds of a file holds of them: every
-check and its line number, and that nobody's row decides how another's is read."""
+"""Rows in memory, as lines of JSON, so that they are read exactly like a file: with every check and
+line number, and no row deciding how another is read.
+"""
 
 import json
 import os
@@ -19,7 +20,7 @@ class DataFrame(Protocol):
 
     @property
     def columns(self) -> Any:
-        """Return the names of the columns."""
+        """The names of the columns."""
         ...
 
 
@@ -30,8 +31,8 @@ Source = str | os.PathLike[str] | Rows | Callable[[], Rows]
 
 @contextmanager
 def located_rows(source: Source) -> Iterator[str]:
-    """Yield the place of a source; rows that are in memory are in a private file until the end,
-    and an error about one names its number and not that file.
+    """Yield the path of a source. Rows in memory are written to a private file for the duration,
+    and an error about one names the row's number instead of that file.
 
     Raises:
         InputError: it has no rows, or they cannot be written.
@@ -65,7 +66,9 @@ def naming_rows(names: Mapping[str, str]) -> Iterator[None]:
 
 
 def with_rows(text: str, names: Mapping[str, str]) -> str:
-    """Return a text with arguments and rows in the place of files and lines; as ``naming_rows``."""
+    """The text with argument names and row numbers in the place of files and lines; as
+    ``naming_rows``.
+    """
     for path, name in names.items():
         text = re.sub(rf"{re.escape(path)}:(\d+)", rf"{name}, row \1", text)
         text = text.replace(path, name)
@@ -73,7 +76,7 @@ def with_rows(text: str, names: Mapping[str, str]) -> str:
 
 
 def row_lines(source: Source, name: str) -> Iterator[bytes]:
-    """Yield the rows of a source that is in memory, a JSON object a line.
+    """Yield the rows of a source in memory, as one JSON object per line.
 
     Args:
         source: what has rows.
@@ -90,7 +93,7 @@ def row_lines(source: Source, name: str) -> Iterator[bytes]:
 
 
 def _rows(source: Any, name: str) -> Iterable[object]:
-    """Return the rows of what has rows: each a mapping, unless it is a bad one."""
+    """The rows of a source; each is a mapping unless it is bad."""
     if callable(source):
         source = source()
     if hasattr(source, "iter_rows"):  # polars
@@ -107,7 +110,6 @@ def _rows(source: Any, name: str) -> Iterable[object]:
 
 
 def _plain(value: Any) -> object:
-    """Return a value of arrays and mappings as JSON has it."""
     if hasattr(value, "tolist") and getattr(value, "dtype", None) is not None:
         # Of a time in nanoseconds that would be a number.
         return json_value(value) if value.dtype.kind in "mM" else value.tolist()

@@ -7,14 +7,13 @@ Decisions:
   they can contribute.
 - Responses of a row are in order of preference, the preferred one first. Those that tie keep their
   given order, and y is one over their number: 1/2 for a pair.
-- Of which kind all rows are, and over how many responses at most, is declared
-  (`preference.data.schema`), never taken from them: one row would decide the arithmetic of all
-  others.
+- The kind of all rows, and the most responses of one, are declared (`preference.data.schema`),
+  never taken from them: one row would decide the arithmetic of all others.
 - How likely a label is false travels with it (`flip_R`): a loss takes its flip rate from the data.
-- What its own system took out does not count, whether bad rows are refused or not; how much that
-  was is said. Its user stays.
-- A bad row is refused with its place, or left out; it is never repaired. Where it is left out, its
-  user stays, with what else they have: whose rows are good decides about nobody else's.
+- Records that their own system took out do not count, whether bad rows are refused or not; their
+  number is reported. Its user stays.
+- A bad row is refused with its place, or left out; it is never repaired. If it is left out, its
+  user stays, with their other rows: one user's bad rows do not affect another's.
 
 Shape suffixes: R rows (judgements), U users.
 """
@@ -61,17 +60,17 @@ class Judgements:
             best of several one over the number of those that tie, which come first. Of thumbs 1
             where the response was liked, else 0.
         set_aside: `file:line: reason` of the first rows that were left out when loading.
-        left_out: how many were.
+        left_out: the number of rows left out.
         kind: `pairs`, `top-1` (the best of several), `ranking` or `thumbs`, as declared.
         most_responses: K, as declared: no judgement has more.
         flip_R: float64, the probability of each label not to be the true one, behind randomized
             response; None: they are as they were given.
-        notes: what is to be said of how the rows were read, where their columns have other names.
+        notes: on how the rows were read, if their columns have other names.
         one_user_per_row: whether users are rows, as declared, and not people.
-        groups_R: of rankings, how many responses share each place, the best first; empty for one
-            without ties. None: there are no ties.
-        thumbs: of how many single ratings pairs were made (`preference.data.ratings`).
-        thumbs_alone: how many of these are in no pair.
+        groups_R: of rankings, the number of responses that share each place, the best first; empty
+            for one without ties. None: there are no ties.
+        thumbs: the number of single ratings of which pairs were made (`preference.data.ratings`).
+        thumbs_alone: the number of these in no pair.
         files: names of the files that rows stand in, in their order, where a source has several.
         file_R: int32, in which of these each row stands; None where there is one alone.
         line_R: int64, in which line of its file each row stands; None of pairs made of thumbs, and
@@ -126,7 +125,7 @@ class Judgements:
                 raise InputError("labels behind randomized response must be better than chance")
 
     def __repr__(self) -> str:
-        """Return how many there are, and nobody's words or name."""
+        """The number of judgements and users, without any text or id."""
         return f"Judgements({len(self)} {self.kind} of {len(self.user_ids)} users)"
 
     def __len__(self) -> int:
@@ -135,14 +134,14 @@ class Judgements:
 
     @property
     def counts_U(self) -> np.ndarray:
-        """int64: how many judgements each user has."""
+        """The number of judgements of each user, int64."""
         return np.diff(self.start_U)
 
     @property
     def decided(self) -> int:
-        """Return how many judgements are not ties. Zero means that there is nothing to learn from.
+        """The number of judgements that are not ties. If zero, there is nothing to learn from.
 
-        Of thumbs those of users who have both, up and down.
+        Of thumbs, only those of users who gave both kinds count.
         """
         if self.kind == "thumbs":
             sums_U = np.diff(np.concatenate(([0.0], np.cumsum(self.y_R)))[self.start_U])
@@ -152,16 +151,16 @@ class Judgements:
 
     @property
     def randomized(self) -> bool:
-        """Return whether labels went through randomized response."""
+        """True if labels went through randomized response."""
         return self.flip_R is not None
 
     @property
     def declared(self) -> tuple[Kind, int]:
-        """Of which kind they are, and over how many responses at most."""
+        """Their kind, and the most responses of one."""
         return self.kind, self.most_responses
 
     def as_judgements(self, refusal: str) -> Self:
-        """Return itself."""
+        """Itself."""
         del refusal
         return self
 
@@ -170,7 +169,7 @@ class Judgements:
         raise InputError(refusal)
 
     def place(self, row: int) -> str:
-        """Return where a row stands, as `file:line`; without a line as its number, from 1."""
+        """The place of a row as `file:line`; without lines as its number, from 1."""
         if self.line_R is None:
             return f"judgement {row + 1}"
         file = self.files[0 if self.file_R is None else self.file_R[row]]
@@ -319,7 +318,7 @@ class Judgements:
 
 
 def check_grouped(user_ids: Sequence[str], start_U: np.ndarray, rows: int, what: str) -> None:
-    """InputError unless ids are distinct and offsets (U + 1,) ascend from 0 to so many rows."""
+    """Raise InputError unless ids are distinct and offsets (U + 1,) ascend from 0 to ``rows``."""
     users = len(user_ids)
     if len(set(user_ids)) != users:
         raise InputError(f"user ids of {what} must be distinct")
@@ -349,7 +348,7 @@ def rows_of(
 class LeftOut:
     """Rows that cannot be used: refused, or left out and counted.
 
-    ``rows`` is how many, ``reasons`` holds the first ones' with their places.
+    ``rows`` is their number, ``reasons`` has those of the first ones with their places.
     """
 
     def __init__(self, on_bad_rows: OnBadRows) -> None:
@@ -360,7 +359,7 @@ class LeftOut:
         self.rows = 0
 
     def add(self, place: str, reason: BadRow) -> None:
-        """One more; InputError where bad rows are refused."""
+        """Add a row; InputError if bad rows are refused."""
         # A reason may quote half a character, which no log can hold.
         message = f"{place}: {reason}".encode("utf-8", "backslashreplace").decode("utf-8")
         if self._on_bad_rows == "refuse":
@@ -382,12 +381,12 @@ class LeftOut:
         return ~bad_J
 
     def add_all(self, kept_R: np.ndarray, reason: str) -> None:
-        """Those of some rows, (R,) bool, that are not kept, for one reason."""
+        """Add those of some rows that are not kept, (R,) bool, for one reason."""
         for row in np.flatnonzero(~kept_R).tolist():
             self.add(f"row {row + 1}", BadRow(reason))
 
     def check(self, good: int, nothing: str) -> None:
-        """InputError if no row is ``good``, but where that is nobody's fault."""
+        """Raise InputError if no row is ``good``, except at a node."""
         if good or self._on_bad_rows == "isolate":
             return
         if self.rows:

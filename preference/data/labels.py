@@ -1,4 +1,4 @@
-"""What a label says of the responses that it is about, by itself and by what is declared.
+"""The meaning of a label for the responses that it is about, by itself and by the declared schema.
 
 Words have fixed meanings (`true`, `thumbs up`, `left`). Numbers have none: in ratings from 1 to 5 a
 1 is the worst, in thumbs of 1 and 0 the best. Their scale is declared (`--scale 1..5`).
@@ -39,8 +39,7 @@ _SIDES = {"left": 0, "first": 0, "a": 0, "right": 1, "second": 1, "b": 1}
 
 
 def thumb(value: object, column: str, schema: Schema) -> float:
-    """Return what the label of a single response stands for: 1 for liked, 0 for not, 0.5 for
-    neither.
+    """The value of a single response's label: 1 for liked, 0 for disliked, 0.5 for neither.
 
     Raises:
         BadRow: it is no word that is known, not on the declared scale, or a number without one.
@@ -65,7 +64,7 @@ def thumb(value: object, column: str, schema: Schema) -> float:
 
 
 def won(value: object, column: str, pair: Sequence[str], schema: Schema) -> float:
-    """Return which of a ``pair`` of columns won: 1 for the first, 0 for the second, 0.5 for a tie.
+    """The winner of a ``pair`` of columns: 1 for the first, 0 for the second, 0.5 for a tie.
 
     Raises:
         BadRow: the label names neither, or is not on the declared scale.
@@ -85,17 +84,17 @@ def _on_scale(label: str, schema: Schema) -> float:
 
 
 def _above_middle(label: str, schema: Schema) -> float:
-    """Return 1 for a label on the better half of the declared scale, 0 for one on the other, and
-    0.5 for its middle."""
+    """1 for a label on the better half of the declared scale, 0 on the other, 0.5 in the middle."""
     above = _on_scale(label, schema) - sum(schema.bounds) / 2.0
     return float(np.heaviside(-above if schema.falling else above, 0.5))
 
 
 def named_side(value: object, column: str, pair: Sequence[str]) -> float:
-    """Return which of a ``pair`` of columns a label names as the one that won, as ``won``.
+    """The winner of a ``pair`` of columns that a label names, as in ``won``.
 
-    It is named whole, by the end of its name, perhaps behind a word, or by where it stands. A
-    number where sides have letters could mean either one, and is refused rather than guessed.
+    A label may be the column's whole name, the end of its name (perhaps after another word), or its
+    position. A number for columns that end in letters could mean either one, and is refused rather
+    than guessed.
     """
     if not isinstance(value, str) and (number := number_cell(value)).is_integer():
         value = str(int(number))
@@ -124,7 +123,7 @@ def named_side(value: object, column: str, pair: Sequence[str]) -> float:
 
 
 def score(value: object, column: str) -> float | None:
-    """Return a finite number, also as text; None for an empty cell.
+    """A finite number, also from text; None for an empty cell.
 
     Raises:
         BadRow: it is none.
@@ -138,7 +137,7 @@ def score(value: object, column: str) -> float | None:
 
 
 def scores(value: object, column: str, responses: int) -> list[float]:
-    """Return the score of each response.
+    """The score of each response.
 
     Raises:
         BadRow: one has none.
@@ -154,7 +153,7 @@ def scores(value: object, column: str, responses: int) -> list[float]:
 
 
 def best_places(value: object, column: str, responses: int) -> list[int]:
-    """Return the places of the responses that are best, from one number or a list of them.
+    """The indices of the best responses, from one number or a list.
 
     Raises:
         BadRow: they are none, or one stands there twice.
@@ -171,7 +170,6 @@ def best_places(value: object, column: str, responses: int) -> list[int]:
 
 
 def _whole(value: object) -> int | None:
-    """Return a whole number, also as text; None if it is none."""
     if isinstance(value, Integral) and not isinstance(value, (bool, np.bool_)):
         return int(value)
     if isinstance(value, str) and not value.strip().isdecimal():
@@ -181,13 +179,13 @@ def _whole(value: object) -> int | None:
 
 
 def ranks(value: object, column: str, responses: int) -> list[float]:
-    """Return the rank of each response, 1 for the best; those that tie share one.
+    """The rank of each response, 1 for the best; ties share one.
 
     Shared ranks are counted in any of the usual ways: 1, 2, 2, 4 or 1, 3, 3, 4 or 1, 2, 2, 3, or as
     means, 1, 2.5, 2.5, 4.
 
     Raises:
-        BadRow: they are no ranks of so many.
+        BadRow: they are not ranks of this number of responses.
     """
     given = [number_cell(rank) for rank in list_cell(value) or ()]
     ordered = sorted(rank for rank in given if math.isfinite(rank))
@@ -205,8 +203,7 @@ def ranks(value: object, column: str, responses: int) -> list[float]:
 
 
 def flip_probability(value: object, column: str, responses: int) -> float | None:
-    """Return the probability of a label to be false, among so many responses; None for an empty
-    cell.
+    """The probability that a label is false, given the number of responses; None for an empty cell.
 
     Raises:
         BadRow: it is none, or as large as pure chance.

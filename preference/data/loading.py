@@ -74,7 +74,7 @@ def read_judgements(
     columns: str | Mapping[str, str],
     declared: Mapping[str, bool | int | str],
 ) -> Judgements:
-    """Return judgements to measure a model on, of a source or of rows that are in memory.
+    """Read judgements to evaluate a model on, from a source or from rows in memory.
 
     Args:
         data: what has them.
@@ -134,7 +134,9 @@ def load_prompts(source: str) -> Iterator[str]:
 def _each(
     source: str, read: Callable[[Mapping[str, object]], _Read], lacks: str = ""
 ) -> Iterator[_Read]:
-    """Yield what is read of each row; InputError, with its line, for one that it cannot be of."""
+    """Yield ``read(row)`` for each row; InputError, with its line, for a row that cannot be
+    read.
+    """
     for place, number, row in source_rows(source, False):
         try:
             yield read(cells_of(row))
@@ -163,11 +165,11 @@ def _answered(row: Mapping[str, object]) -> tuple[str, str]:
 
 
 def texts_in(source: str, column: str) -> set[str]:
-    """Return the distinct texts in a column of a source as of `load_judgements`; rows need not have
-    it.
+    """The distinct texts in a column of a source as of `load_judgements`; a row may lack the
+    column.
 
     Raises:
-        InputError: it cannot be read, or the column holds something else.
+        InputError: the source cannot be read, or the column holds something other than text.
     """
     rows = source_rows(source, False, (column,))
     cells = (row.get(column) for _, _, row in rows if isinstance(row, Mapping))
@@ -232,8 +234,8 @@ def _demonstration(row: Mapping[str, object]) -> tuple[str, str]:
 def placed_rows(
     source: str, columns: Mapping[str, str], format: str = "", one_user_per_row: bool = False
 ) -> Iterator[Placed]:
-    """Yield the rows of a source as of `load_judgements`, with the file and line of each; of a
-    format in our form, also of one that must be converted.
+    """Yield the rows of a source as of `load_judgements`, with the file and line of each; rows of
+    another format are converted.
 
     Raises:
         InputError: it cannot be read, or is not of that format.
@@ -246,7 +248,7 @@ def placed_rows(
 
 
 def public_texts(source: str, columns: str, format: str) -> list[object]:
-    """Return the public texts of a source of a format, as Polis has them, in their order.
+    """The public texts of a source whose format has them, such as Polis, in order.
 
     Raises:
         InputError: it cannot be read, or has none.
@@ -293,7 +295,7 @@ def _declared_rows(
 
 
 def readable_format(source: str, name: str) -> Format:
-    """Return a format by which each user's rows are read by themselves.
+    """The format of this name, which must read each user's rows by themselves.
 
     Raises:
         InputError: it is unknown, or its judgements are made of several users' rows.

@@ -1,9 +1,9 @@
-"""Judgements without their labels: what was shown, in an order that tells nothing.
+"""Judgements without their labels: what was shown, in an order that reveals nothing.
 
 Where labels are what is protected, prompts and responses are public, but the order in which a
 judgement lists its responses is the label. The *canonical order* sorts responses as strings, so it
 depends on the responses alone; a label is then a place in that order. An *item* is a prompt with
-its unordered responses, named by 64 bits; whoever has the texts can compute the name.
+its unordered responses, named by 64 bits; the name can be computed from the texts.
 
 Shape suffixes: R rows (judgements), U users.
 """
@@ -45,9 +45,9 @@ def item_ids(judgements: Judgements) -> np.ndarray:
 def public_order(judgements: Judgements, ids_R: np.ndarray | None = None) -> np.ndarray:
     """Rows grouped by user as they are, and by item inside a user, (R,) int64.
 
-    In what order somebody gave their judgements, or a file lists them, may tell about their labels;
-    this order does not. Several judgements of one item by one user stay in their order. ``ids_R``
-    are the ``item_ids``, if they are at hand.
+    The order in which a user gave judgements, or a file lists them, may reveal labels; this order
+    does not. Several judgements of one item by one user stay in their order. ``ids_R`` are the
+    ``item_ids``, if already computed.
     """
     users_R = np.repeat(np.arange(len(judgements.user_ids)), judgements.counts_U)
     return np.lexsort((item_ids(judgements) if ids_R is None else ids_R, users_R))

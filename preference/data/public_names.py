@@ -1,8 +1,8 @@
 """Public lists of names: of items, of categories, of topics.
 
-A list is fixed before anybody looks at data. Two names that differ in case alone, in characters
-that look the same or in some that cannot be seen are refused: what was meant as one would be taken
-for the other. So are characters that end or turn round what stands beside them.
+A list is fixed before any data are seen. Two names that differ in case alone, in characters that
+look the same or in some that cannot be seen are refused: what was meant as one would be taken for
+the other. So are characters that end or turn round what stands beside them.
 """
 
 import json
@@ -19,19 +19,20 @@ _TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e")
 
 
 def clean_name(written: str) -> str:
-    """Return a name without blanks around it, in composed form (NFC)."""
+    """The name without blanks around it, in composed form (NFC)."""
     return unicodedata.normalize("NFC", written.strip())
 
 
 def looks_like(name: str) -> str:
-    """Return what names have in common that are taken for each other: case and width of letters,
-    runs of blanks, and what cannot be seen do not count."""
+    """A key that is equal for names that look alike: case and width of letters, runs of blanks, and
+    invisible characters do not count.
+    """
     seen = "".join(each for each in name if unicodedata.category(each) != "Cf")
     return " ".join(unicodedata.normalize("NFKC", seen).casefold().split())
 
 
 def checked_names(what: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Return names, clean.
+    """The names, cleaned.
 
     Raises:
         InputError: one is empty or no text, has characters that are no part of a name, or two look
@@ -55,7 +56,7 @@ def _controls(character: str) -> bool:
 
 
 def read_names(option: str, what: str, source: str) -> tuple[str, ...]:
-    """Return the names in a public list.
+    """The names in a public list.
 
     Args:
         option: that names it, for messages.
@@ -84,14 +85,14 @@ def read_names(option: str, what: str, source: str) -> tuple[str, ...]:
 
 
 def as_source(names: str | os.PathLike[str] | Sequence[str]) -> str:
-    """Return a source of `read_names`, of a path or of the names themselves."""
+    """A source for `read_names`, from a path or from the names themselves."""
     if isinstance(names, str | os.PathLike):
         return os.fspath(names)
     return json.dumps([*names], ensure_ascii=False)
 
 
 def whole_path(option: str, what: str, source: str) -> str:
-    """Return a source of `read_names` as it is named from any folder.
+    """A source for `read_names` with an absolute path.
 
     Raises:
         InputError: it cannot be read.
@@ -101,5 +102,4 @@ def whole_path(option: str, what: str, source: str) -> str:
 
 
 def _is_listed(source: str) -> bool:
-    """Return whether a source is an array itself, and names no file."""
     return source.lstrip().startswith("[")

@@ -7,8 +7,8 @@ Decisions:
 - Every liked response is paired with every other, up to a public limit for a user, which also
   bounds the time. They come in an order that uses each of a prompt's thumbs about equally often,
   wherever it is cut, and that depends on nothing but this user's rows.
-- Which pairs there are depends on what people said. So nothing that makes public what they were
-  shown, or how many judgements they have, may work with such pairs (`Schema.pair_thumbs`).
+- Which pairs there are depends on what people said. So such pairs are not allowed where items or
+  numbers of judgements are public (`Schema.pair_thumbs`).
 """
 
 from collections import Counter
@@ -21,8 +21,9 @@ from murmuration.preference.data.rows import Row
 
 @dataclass
 class Paired:
-    """What became of thumbs: how many there were, how many pairs they make, how many of them are in
-    none, and how many pairs more there would be without the limit."""
+    """The pairing of thumbs: the numbers of thumbs, of pairs, of thumbs in no pair, and of further
+    pairs beyond the limit.
+    """
 
     thumbs: int = 0
     pairs: int = 0
@@ -30,7 +31,7 @@ class Paired:
     beyond: int = 0
 
     def told(self) -> tuple[str, ...]:
-        """Return what is to be said to whom the data belong, and to nobody else."""
+        """Notes for the owner of the data, and for nobody else."""
         if not self.thumbs:
             return ()
         said = (
@@ -73,14 +74,15 @@ def pair_up(rows_of: Mapping[str, list[Row]], most: int) -> tuple[dict[str, list
 
 
 def _pairs(liked: list[Row], disliked: list[Row]) -> int:
-    """Return how many pairs there are, without making them."""
+    """The number of pairs, without making them."""
     disliked_of = Counter(row.responses for row in disliked)
     return sum(len(disliked) - disliked_of[row.responses] for row in liked)
 
 
 def _matched(liked: list[Row], disliked: list[Row]) -> Iterator[tuple[int, int]]:
-    """Yield the places of all pairs: each of the longer list once, against one of the other, and so
-    on by turns."""
+    """Yield the indices of all pairs: first each of the longer list once, against one of the other,
+    then the next round.
+    """
     up, down = len(liked), len(disliked)
     for turn in range(min(up, down)):
         for at in range(max(up, down)):

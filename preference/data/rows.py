@@ -1,10 +1,10 @@
 """A row of a file becomes a judgement of one user, or is refused for one reason.
 
-Four kinds of rows are told apart by the names of their columns alone (`preference.data.columns`):
-pairs (`chosen`, `rejected`, perhaps `tie`; or two responses and which of them won), the best of
-several (`responses`, `best`), rankings (`responses`, `ranking`) and thumbs: single responses that
-were liked or not (`completion`, `label`). A row with `responses` and `scores` is whichever of the
-others is declared.
+Four kinds of rows are distinguished by the names of their columns alone
+(`preference.data.columns`): pairs (`chosen`, `rejected`, perhaps `tie`; or two responses and which
+of them won), the best of several (`responses`, `best`), rankings (`responses`, `ranking`) and
+thumbs: single responses that were liked or not (`completion`, `label`). A row with `responses` and
+`scores` is whichever of the others is declared.
 
 On the way from a row to its judgement a cell is looked at once: who judged is `user_ids.user_cell`,
 texts and chats are read in `conversations`, and what says which response is better in `labels`.
@@ -66,16 +66,16 @@ class Row:
     """One judgement.
 
     Attributes:
-        kind: what kind of row it is.
-        prompt: what was asked.
+        kind: of the judgement.
+        prompt: its text.
         responses: in order of preference; among the best of several, the tied ones first and the
             others as given. Of thumbs the only one.
         y: one over the number of responses that are best: 1, or less for a tie. Of thumbs 1 where
             the response was liked, else 0.
-        groups: of a ranking with ties how many responses share each place, the best first; else
-            empty.
+        groups: of a ranking with ties the number of responses that share each place, the best
+            first; else empty.
         flip_probability: of the label, or None if the row says nothing of it.
-        notes: what is to be said of how it was read.
+        notes: on how it was read.
     """
 
     kind: Kind
@@ -111,7 +111,7 @@ class RowReader:
         self._remembered = lru_cache(maxsize=2**14, typed=True)(partial(_judgement, schema))
 
     def read(self, row: Mapping[str, object] | BadRow) -> tuple[str, Row] | BadRow:
-        """Return whose a row is and its judgement, or why it is none, and whose."""
+        """The user and judgement of a row; or why it has none, with the user."""
         try:
             user, judged = read_row(row, self._names, self._schema, self._remembered)
             check_row(judged, self._schema)
@@ -132,8 +132,9 @@ class RowReader:
 
 
 def _content(judged: Row, shown_alone: bool) -> str:
-    """Return what stands for a row without a user: all that it says, so that rows of one name are
-    alike; or what was ``shown_alone``, where labels are protected, which a name would tell."""
+    """A hash that identifies a row without a user: of all that it holds, so that equal rows have
+    one name; or only of what was shown if labels are protected, since a name would reveal them.
+    """
     content: tuple[object, ...] = (judged.prompt, *sorted(judged.responses))
     if not shown_alone:
         content += (judged.responses, judged.y, judged.groups, judged.flip_probability)
@@ -141,7 +142,7 @@ def _content(judged: Row, shown_alone: bool) -> str:
 
 
 def readable_user(row: object, names: Mapping[str, str], schema: Schema = PAIRS) -> str | None:
-    """Return whom a row is of, whatever else is wrong with it; None if it names nobody."""
+    """The user of a row, whatever else is wrong with it; None if it names nobody."""
     cells = row.cells if isinstance(row, BadRow) else row
     if not isinstance(cells, Mapping):
         return None
@@ -179,7 +180,7 @@ def _judgement(schema: Schema, layout: Layout, *cells: object) -> Row:
 
 
 def cells_of(row: object) -> Mapping[str, object]:
-    """Return the cells of a row by their columns; BadRow where it is none."""
+    """The cells of a row by column. BadRow if it is not a mapping."""
     if isinstance(row, BadRow):
         raise row
     if not isinstance(row, Mapping):
@@ -193,14 +194,13 @@ def read_row(
     schema: Schema = PAIRS,
     remembered: Callable[..., Row] | None = None,
 ) -> tuple[str, Row]:
-    """Return whose a row is, empty where that is not read, and its judgement.
+    """The user of a row (empty if not read) and its judgement.
 
     `names` maps the fields of `columns.REQUIRED`, and others that were asked for, to the row's own
     columns. What was asked for must be there; other fields have their own names and may be absent,
     and so may the prompt of a pair whose texts share it. Without a `user_id` in `names` the row is
-    nobody's. The same text twice among the best is a tie however it is marked: nobody can prefer a
-    text to itself, and real collections hold such rows. ``remembered`` is asked instead of reading
-    cells again.
+    nobody's. The same text twice among the best is a tie however it is marked: real collections
+    have such rows. ``remembered`` is a cache of parsed cells.
 
     Raises:
         BadRow: anything that is missing, empty, not text, or contradicts itself or what is
@@ -274,7 +274,7 @@ def _compared(row: Mapping[str, object], layout: Layout, schema: Schema) -> Row:
 
 
 def _scores_tie(row: Mapping[str, object], columns: Mapping[str, str]) -> bool:
-    """Return whether the scores of a pair, if it has any, are equal.
+    """True if a pair has scores and they are equal.
 
     Raises:
         BadRow: that of the response that was preferred is the lower one.

@@ -1,12 +1,12 @@
-"""What a source of judgements is declared to hold: public constants, fixed before anybody looks.
+"""The declared schema of a source of judgements: public constants, fixed before any data are seen.
 
-What kind of judgements a run learns from, and over how many responses at most, decides the
-arithmetic of everybody. Taken from the rows, it would let one user decide it for all others. So it
-is declared: on the command line of a simulation, by the owner of a deployed node, and by default
+The kind of judgements that a run learns from, and the most responses of one, decide the arithmetic
+for all users. Taken from the rows, it would let one user decide it for all others. So it is
+declared: on the command line of a simulation, by the owner of a deployed node, and by default
 pairs. A row that is something else is a bad row, and its user's alone.
 
-The same holds for what one user may take of a node's memory and time: how many judgements (or
-texts) of a user are kept, and how long a text may be, are public limits.
+The same holds for the memory and time that one user may take at a node: the most judgements (or
+texts) of a user, and the longest text, are public limits.
 """
 
 import math
@@ -116,12 +116,12 @@ class Schema:
 
     @property
     def falling(self) -> bool:
-        """Return whether the better labels of the declared scale are the lower ones."""
+        """True if lower labels of the declared scale are better."""
         start, _, end = self.scale.partition("..")
         return bool(self.scale) and float(start) > float(end)
 
     def same_id(self, user_id: str) -> str:
-        """Return a user's id in the spelling that stands for all that are declared to be one."""
+        """The user's id in the one spelling for all ids that are declared to be the same."""
         if self.ids == "casefold":
             return unicodedata.normalize("NFC", user_id.casefold())
         return user_id
@@ -146,7 +146,7 @@ class Schema:
 
     @property
     def options(self) -> str:
-        """As it is declared on a command line; what is as by default is left out."""
+        """The command-line options that declare it, without defaults."""
         given = []
         for field in fields(self):
             value = getattr(self, field.name)

@@ -1,4 +1,4 @@
-"""What a source names: files of known kinds, a function, a data set on a hub, a split of these.
+"""Sources by name: files of known kinds, a function, a data set on a hub, a split of these.
 
 An existing path always wins. A name that does not exist here and looks like a path is a missing
 file, not something to ask a hub for: a mistyped path never leaves the machine.
@@ -69,8 +69,9 @@ _SHARD = re.compile(r"(?P<split>\w[\w.]*?)-\d{5}-of-\d{5}(?:-[0-9a-f]+)?\.\w+(?:
 
 
 def looks_like_path(source: str) -> bool:
-    """Return whether this can only be meant as a path: `./x`, `~/x`, `/x`, `x/`, `a/b/c`,
-    `x.csv`, and `a/b` where there is a folder `a`."""
+    """True if this can only be a path: `./x`, `~/x`, `/x`, `x/`, `a/b/c`, `x.csv`, and `a/b` if
+    there is a folder `a`.
+    """
     return (
         source.startswith((".", "~"))
         or Path(source).is_absolute()
@@ -83,15 +84,15 @@ def looks_like_path(source: str) -> bool:
 
 
 def is_hub_name(source: str) -> bool:
-    """Return whether this is formed like `name` or `owner/name`."""
+    """True if this has the form `name` or `owner/name`."""
     return _HUB_NAME.fullmatch(source) is not None
 
 
 def hub_is_reachable() -> bool:
-    """Return whether the hub's name can be looked up; behind a proxy it is taken to be reachable.
+    """True if the hub's name can be looked up; behind a proxy it is assumed to be reachable.
 
-    Without a network the hub's clients try again for half a minute before they look into their own
-    caches; who asks here first can send them there at once.
+    Without a network the hub's clients retry for half a minute before they use their own caches; a
+    caller who checks here first can send them there at once.
     """
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         return False
@@ -115,7 +116,7 @@ class Named:
 
     @property
     def text(self) -> str:
-        """As it is written."""
+        """The name as it is written."""
         inner = f"{self.config}/{self.split}" if self.config else self.split
         return f"{self.name}#{inner}" if inner else self.name
 
@@ -144,7 +145,7 @@ def with_parts(source: str, split: str, config: str) -> str:
 
 
 def absolute(source: str) -> str:
-    """The same source from any folder, if it is a path that exists here."""
+    """The source with an absolute path, if it is a path that exists here."""
     named = parse_source(source)
     path = Path(os.path.expanduser(named.name))  # noqa: PTH111 (a ~ of nobody stays what it is)
     return Named(str(path.absolute()), named.split, named.config).text if path.exists() else source
@@ -180,7 +181,7 @@ READERS = Group(
 
 
 def kind_of(name: str) -> str | None:
-    """Return of which kind a file of this name is, as its name ends; None if of none."""
+    """The kind of a file, by the end of its name; None if it is of no known kind."""
     unpacked = name.lower().removesuffix(".gz")
     if known := next((kind for kind in KINDS if unpacked.endswith(kind)), None):
         return known
@@ -189,7 +190,7 @@ def kind_of(name: str) -> str | None:
 
 
 def known_kinds() -> str:
-    """Return how files may end, as it is said."""
+    """The endings of files that can be read, for messages."""
     others = "".join(f", .{name}" for name in READERS.names())
     return ", ".join(KINDS) + " (each also .gz)" + others
 
@@ -205,9 +206,9 @@ class SourceFile:
 
 
 def files_named(source: str, isolate: bool) -> list[SourceFile] | None:
-    """Return the files of a source, in their order; None if no such path exists.
+    """The files of a source, in order; None if no such path exists.
 
-    At a node (``isolate``) a folder may be empty, and no split is concluded from what is there.
+    At a node (``isolate``) a folder may be empty, and no split is inferred from its files.
 
     Raises:
         InputError: it names nothing, or a split that is not there.
@@ -231,7 +232,7 @@ def files_named(source: str, isolate: bool) -> list[SourceFile] | None:
 
 
 def other_rows(source: str, isolate: bool) -> Iterator[Placed]:
-    """Yield the rows of a source that is no path here, but a function or a data set on the hub.
+    """Yield the rows of a source that is not a path but a function or a data set on the hub.
 
     Raises:
         InputError: it is none of these, or fails; or a node (``isolate``) would have to ask the
@@ -248,9 +249,10 @@ def other_rows(source: str, isolate: bool) -> Iterator[Placed]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return files of known kinds, in order; also those whose reading will say why they cannot be.
+    """The files of known kinds in a folder, in order, including those that cannot be read: reading
+    them reports why.
 
-    What one is called hides no other. Files that a library writes about rows hold none.
+    A file's name hides no other file. Files that libraries write about rows are left out.
     """
     try:
         named = [file for file in folder.iterdir() if kind_of(file.name)]
@@ -264,8 +266,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _is_file(path: Path) -> bool:
-    """Return whether this is a file, or a link that leads nowhere: what ought to be there is
-    missing."""
+    """True if this is a file, or a broken link: reading it then reports what is missing."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError:
@@ -273,7 +274,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _files_meant(folder: Path, named: Named, files: list[Path]) -> list[Path]:
-    """Return which files of a folder are meant: all, or those of the data set that it is.
+    """The files of a folder that are read: all, or those of the data set that it is.
 
     Raises:
         InputError: a split is to be named, or there is no such one; or the folder is a data set,
@@ -293,7 +294,7 @@ def _files_meant(folder: Path, named: Named, files: list[Path]) -> list[Path]:
 
 
 def _files_of_data_set(folder: Path, named: Named, files: list[Path]) -> list[Path] | None:
-    """Return the files of a data set, in their order; None if the folder is none.
+    """The files of a data set, in order; None if the folder is not a data set.
 
     That is a folder as of `save_to_disk`, of one split or of several, or one with shards
     `SPLIT-00000-of-00001.parquet` among its ``files``, or in its folder `data` or that of the

@@ -19,8 +19,9 @@ from murmuration.privacy.strict_json import strict_json
 
 @dataclass(frozen=True)
 class Conversion:
-    """A written conversion: its file, its rows and users, why rows of the export are bad, each with
-    its place, and how many were taken out by their own system, and why."""
+    """A written conversion: its file, its rows and users, the reasons and places of bad rows, and
+    the number of rows taken out by their own system, with reasons.
+    """
 
     path: Path
     rows: int
@@ -31,8 +32,9 @@ class Conversion:
 
 @dataclass(frozen=True)
 class Split:
-    """A written split: its two files, how many users each has, how many rows name no user, and how
-    many were taken out by their own system, and why."""
+    """A written split: its two files, the number of users of each, the number of rows without a
+    user, and of those taken out by their own system, with reasons.
+    """
 
     train: Path
     test: Path
@@ -99,14 +101,14 @@ def convert(
     one_user_per_row: bool = False,
     mark: Mapping[str, str] = MappingProxyType({}),
 ) -> Conversion:
-    """Write the rows that a format makes of a source, with who judged, as JSON lines.
+    """Write the rows that a format makes of a source, with their users, as JSON lines.
 
     Args:
         source: as of ``load_judgements``.
         path: the file, which must not be there.
         columns: as `--columns` is written.
-        format: by default the one that the columns leave no doubt about.
-        one_user_per_row: whether nobody stands beside the rows.
+        format: by default the one that the columns identify.
+        one_user_per_row: whether the rows have no user.
         mark: cells that each row gets beside its own.
 
     Raises:

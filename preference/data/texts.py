@@ -1,9 +1,8 @@
 """Users' own texts, in columns and grouped by user: what a language model is trained on as it is.
 
-The counterpart of `preference.data.judgements` where nobody judges anything: a row is a user and a
-text of theirs. The same rules hold: the user is the privacy unit, ids that look the same are never
-two users, a bad row is refused with its place or left out while its user stays, and is never
-repaired.
+The counterpart of `preference.data.judgements` without judgements: a row is a user and a text of
+theirs. The same rules hold: the user is the privacy unit, ids that look the same are never two
+users, a bad row is refused with its place or left out while its user stays, and is never repaired.
 
 Shape suffixes: R rows (texts), U users.
 """
@@ -47,7 +46,7 @@ class UserTexts:
         start_U: int64, U + 1 row offsets; a user may be without rows.
         texts: R texts, none of them empty.
         set_aside: `file:line: reason` of the first rows that were left out when loading.
-        left_out: how many were.
+        left_out: the number of rows left out.
         notes: as those of judgements.
     """
 
@@ -67,7 +66,7 @@ class UserTexts:
         check_grouped(self.user_ids, self.start_U, len(self.texts), "texts")
 
     def __repr__(self) -> str:
-        """Return how many there are, and nobody's words or name."""
+        """The number of texts and users, without any text or id."""
         return f"UserTexts({len(self)} of {len(self.user_ids)} users)"
 
     def __len__(self) -> int:
@@ -76,26 +75,26 @@ class UserTexts:
 
     @property
     def counts_U(self) -> np.ndarray:
-        """int64: how many texts each user has."""
+        """The number of texts of each user, int64."""
         return np.diff(self.start_U)
 
     @property
     def prompts(self) -> list[str]:
-        """Nobody was shown any."""
+        """Empty: texts have no prompts."""
         return []
 
     @property
     def decided(self) -> int:
-        """Return how many there is something to learn from: all."""
+        """The number of texts that can be learned from: all."""
         return len(self.texts)
 
     def as_texts(self, refusal: str) -> Self:
-        """Return itself."""
+        """Itself."""
         del refusal
         return self
 
     def as_judgements(self, refusal: str) -> NoReturn:
-        """Raise InputError: nobody judged them."""
+        """Raise InputError: texts have no judgements."""
         raise InputError(refusal)
 
     def select(self, user_indices: Sequence[int] | np.ndarray) -> "UserTexts":
@@ -161,8 +160,9 @@ class UserTexts:
 def _parse(
     row: Mapping[str, object], names: Mapping[str, str], schema: Schema
 ) -> tuple[str, str, list[str]]:
-    """A row's user, text, and what is said of it; BadRow for anything missing, empty or not
-    text."""
+    """The user and text of a row, and notes about it. BadRow if either is missing, empty or not
+    text.
+    """
     stated, names = names, with_user(row, names)
     if missing := {field: column for field, column in names.items() if column not in row}:
         raise missing_columns(row, missing)

@@ -1,9 +1,9 @@
-r"""Who a user is: ids as text, and why one is refused.
+r"""User ids as text, and reasons to refuse one.
 
-Spellings that look the same must not be several users. Whoever writes a file could otherwise count
-one person as many by characters that nobody sees. So an id is taken only if PRECIS (RFC 8264), by
-its profile for nicknames (RFC 8266, case preserved), leaves it as it is: no controls, no invisible
-or unassigned characters, no marks of direction, no compatibility forms, no blanks but single spaces
+Spellings that look the same must not be several users. The author of a file could otherwise count
+one person as many by invisible characters. So an id is taken only if PRECIS (RFC 8264), by its
+profile for nicknames (RFC 8266, case preserved), leaves it as it is: no controls, no invisible or
+unassigned characters, no marks of direction, no compatibility forms, no blanks but single spaces
 inside. The profile lets pass what fonts show as nothing; `_BLANK` lists it. Latin letters beside
 Cyrillic or Greek ones are refused, too, and so is what programs write in the place of an id, or
 make of one: `nan`, `True`, 1.23E+09, a date, a text in quotes. Not caught: upper and lower case,
@@ -57,7 +57,7 @@ _SCRIPTS = ("LATIN", "CYRILLIC", "GREEK")
 
 
 def user_cell(value: object, column: str) -> str:
-    """Return a user's id as text, without blanks around it and in composed form (NFC).
+    """A user's id as text, without blanks around it and in composed form (NFC).
 
     Numbers become ids by their value, also those that text spells so: 7, 7.0, "7.0" and "007" are
     the user `7`; a UUID is one in small letters. Of a number with more digits than a float holds,
@@ -102,7 +102,7 @@ def _id_of_text(value: str, column: str) -> str:
 
 
 def _refused(name: str) -> str:
-    """Return why an id is refused; empty where it is not."""
+    """The reason why an id is refused; empty if it is not."""
     for letter in name:
         if not letter.isprintable() or letter in _BLANK:
             return f"it holds U+{ord(letter):04X}, which cannot be seen"

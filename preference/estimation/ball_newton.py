@@ -34,13 +34,13 @@ Axes = tuple[torch.Tensor, torch.Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Minimum:
-    """Where the search ended.
+    """The end of the search.
 
     Attributes:
         theta_D: the point.
-        on_sphere: whether ‖θ‖ = B, the constraint rather than the data having the last word.
+        on_sphere: whether ‖θ‖ = B, so that the constraint is active.
         converged: whether the last step was negligible, for every problem.
-        steps: how many were taken.
+        steps: their number.
     """
 
     theta_D: torch.Tensor

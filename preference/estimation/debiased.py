@@ -3,13 +3,14 @@
 Four losses of a judgement, of the probabilities π that the model gives to its responses; s, q, r
 and p as in ``preference.estimation.randomized_labels``:
 
-- ``debiased``: −Σ q_j log π_j. Its expectation over the coins is the log loss on true labels, so
-  gradients are unbiased. For pairs it is 1/r times the loss of L eq. 4 and 5 and of A eq. 1.
+- ``debiased``: −Σ q_j log π_j. Its expectation over the randomized labels is the log loss on true
+  labels, so gradients are unbiased. For pairs it is 1/r times the loss of L eq. 4 and 5 and of A
+  eq. 1.
 - ``mle``: −Σ s_j log(r π_j + p/(K − 1)), the likelihood of what was stated (L eq. 3).
 - ``square``: ½ Σ (π_j − q_j)². For pairs it is a quarter of the square in S eq. 6,
   (2σ(z) − 1 − c(ε) z̄)², in linear form; the ball bounds z, where the paper clips it.
 - ``plain``: −Σ s_j log π_j, which takes stated labels for true ones. Biased towards zero; it is
-  what a training that knows nothing of the coins does, and only here for comparison.
+  what training without knowledge of the randomization does, and only here for comparison.
 
 The de-biased log loss is convex under the logistic link, because q enters linearly, but at
 small ε it is *unbounded below*: q may point where no probability can follow. ``mle``, ``square``
@@ -17,7 +18,7 @@ and every loss under other links are not even convex. So all are minimised over 
 (Θ_B of the papers), where a minimum exists, or with a ridge; the answer is the minimum where the
 loss is convex, and elsewhere a stationary point reached by descent from the starting point.
 
-What is done with privatized labels costs no privacy: it is post-processing.
+Processing privatized labels has no privacy cost: it is post-processing.
 
 Legend: J judgements, W difference rows of each, K responses, D dimensions.
 """

@@ -107,7 +107,7 @@ def one_pass(
 
 
 def _in_order(labels: RandomizedLabels, scale: torch.Tensor) -> tuple[np.ndarray, ...]:
-    """As arrays whose first axis is time, with one axis P for all leading ones."""
+    """The labels as arrays whose first axis is time, with one axis P for all leading ones."""
     judgements, rows, dimension = labels.x_JWD.shape[-3:]
     x_PJWD = labels.x_JWD.reshape(-1, judgements, rows, dimension)
     q_PJW = labels.unbiased_JK[..., 1:].reshape(-1, judgements, rows)

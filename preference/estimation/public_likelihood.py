@@ -157,7 +157,9 @@ def spread(examples: PairExamples, p_JW: torch.Tensor) -> torch.Tensor:
 
 
 def reciprocal(length_U: torch.Tensor) -> torch.Tensor:
-    """1 / length, and 0 where it is 0: whoever was shown equal features says nothing."""
+    """1 / length, and 0 where the length is 0: a user who was shown equal features has no
+    information.
+    """
     return torch.where(length_U > 0, 1.0 / length_U, 0.0)
 
 
@@ -176,8 +178,9 @@ def _mean_squares(examples: PairExamples, p_JW: torch.Tensor) -> torch.Tensor:
 
 
 def _in_order(values_JW: torch.Tensor) -> torch.Tensor:
-    """Sums over the second axis, one after the other: no bit of a judgement's depends on how many
-    others there are, as those of a tensor's reductions may."""
+    """Sums over the second axis in a fixed order, so that no bit of a judgement's sum depends on
+    the number of other judgements, as those of a tensor's reductions may.
+    """
     total_J = torch.zeros_like(values_JW[:, 0])
     for w in range(values_JW.shape[1]):
         total_J += values_JW[:, w]
@@ -186,8 +189,9 @@ def _in_order(values_JW: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Where the search ended: the point, and the length of the gradient of what was minimised there
-    (with the multiplier of the ball, if that is what holds it)."""
+    """The end of the search: the point, and the length of the gradient of the objective there (with
+    the multiplier of the ball, if the constraint is active).
+    """
 
     theta_D: torch.Tensor
     residual: float
@@ -315,7 +319,7 @@ CHUNK_NUMBERS = 2**22
 def averaged(
     examples: PairExamples, slopes_JW: torch.Tensor
 ) -> Iterator[tuple[slice, torch.Tensor]]:
-    """For chunks of users, in order: which users, and their averaged rows (B, D) float64.
+    """Yield chunks of users, in order, with their averaged rows (B, D) float64.
 
     Sums of products are float64, so they do not depend on how users are cut into chunks.
     """

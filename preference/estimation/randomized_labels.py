@@ -1,14 +1,13 @@
 """Judgements whose labels went through randomized response, as tensors for the estimators.
 
-The flip rate travels with each judgement and is never an option: a loss that corrects for coins
-that were not tossed, or not for those that were, is biased (Chowdhury et al. 2024, eq. 2, 4 and 12;
-"L" below). With K responses the true best one is stated with probability 1 − p and each other
-one with p/(K − 1). Then
+The flip rate travels with each judgement and is never an option: a loss that corrects for another
+flip rate than the true one is biased (Chowdhury et al. 2024, eq. 2, 4 and 12; "L" below). With K
+responses the true best one is stated with probability 1 − p and each other one with p/(K − 1). Then
 
-    q_j = (s_j − p/(K − 1)) / r,    r = 1 − p − p/(K − 1),
+q_j = (s_j − p/(K − 1)) / r,    r = 1 − p − p/(K − 1),
 
 has the true label as its expectation, where s_j is one for the stated response and zero elsewhere.
-r, the *contrast*, is how much more likely the true response is stated than any given other; for
+r, the *contrast*, is the probability of stating the true response less that of any given other; for
 pairs it is (e^ε − 1)/(e^ε + 1), one over the c(ε) of Zhou et al. 2025 ("S"). The q_j add up to one
 and some are negative.
 
@@ -35,7 +34,8 @@ _TINY = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class RandomizedLabels:
-    """What the server holds: public differences, stated labels, and how they were randomized.
+    """The server's data: public differences, stated labels, and the parameters of their
+    randomization.
 
     Attributes:
         x_JWD: float64, φ(first) − φ(other).
@@ -43,7 +43,7 @@ class RandomizedLabels:
             in order), zero elsewhere; halves for a tie of two.
         flip_J: float64, the probability that the stated response is not the true one.
         options_J: int64, K of each judgement; what is beyond is padding.
-        weight_J: float64, how much each judgement counts.
+        weight_J: float64, the weight of each judgement.
     """
 
     x_JWD: torch.Tensor
@@ -143,23 +143,23 @@ class RandomizedLabels:
 
     @cached_property
     def present_JW(self) -> torch.Tensor:
-        """Return which rows are not padding."""
+        """The mask of rows that are not padding."""
         places_W = torch.arange(self.x_JWD.shape[-2])
         return places_W < (self.options_J - 1).unsqueeze(-1)
 
     @cached_property
     def present_JK(self) -> torch.Tensor:
-        """Return which responses are there."""
+        """The mask of responses that are not padding."""
         return torch.nn.functional.pad(self.present_JW, (1, 0), value=True)
 
     @cached_property
     def unbiased_JK(self) -> torch.Tensor:
-        """q: labels whose expectation over the coins is the true one. Padding has zero."""
+        """q: labels whose expectation over the randomization is the true one. Zero for padding."""
         q_JK = (self.stated_JK - self.noise_J.unsqueeze(-1)) / self.contrast_J.unsqueeze(-1)
         return q_JK * self.present_JK
 
     def logits(self, theta_D: torch.Tensor) -> torch.Tensor:
-        """Return how much better the first response is than each other one, (…, J, W)."""
+        """The reward of the first response minus that of each other one, (…, J, W)."""
         return (self.x_JWD @ theta_D[..., None, :, None]).squeeze(-1)
 
     def weighted_by_information(self) -> "RandomizedLabels":
@@ -217,7 +217,7 @@ def of_pairs(link: models.Link) -> Link:
 
 
 def link_of(model: str) -> Link:
-    """Return the probabilities under a preference model, by its name.
+    """The link of a preference model, by its name.
 
     Raises:
         InputError: it is declared with no link.

@@ -1,7 +1,7 @@
 """Features from a frozen transformer.
 
 Decisions:
-- The encoder is never trained and never fitted to anybody's texts: it is as public as its name.
+- The encoder is never trained and never fitted to users' texts: it is as public as its name.
 - States are pooled and scaled to norm 1, which bounds the feature difference whatever the encoder.
 - Any encoder or decoder that transformers can load; `transformers` itself is needed only from here
   on.
@@ -134,14 +134,14 @@ class EncoderFeatures:
 def encoder_states(
     model: "PreTrainedModel", device: torch.device, pooling: str, limit: int, digest: str = ""
 ) -> FrozenStates:
-    """Return states of an encoder, pooled to norm 1.
+    """States of an encoder, pooled to norm 1.
 
     Args:
         model: in evaluation mode, float32.
         device: where it runs.
         pooling: `mean` over the text's tokens, or `cls`.
         limit: the most tokens that it takes.
-        digest: which weights and tokenizer these are; empty: it is not known, nothing is kept.
+        digest: of the weights and tokenizer; empty if not known: then nothing is cached.
     """
     model.to(device)  # type: ignore[arg-type]
 
@@ -182,7 +182,7 @@ def resolve_encoder(path: str) -> str:
 
 
 def _digest(path: str) -> str:
-    """Return which weights and tokenizer these are; empty: not known (not here yet, say)."""
+    """The digest of weights and tokenizer; empty if not known (not downloaded yet, for example)."""
     try:
         return digest_of(folder_of(path))
     except (OSError, InputError):

@@ -3,11 +3,11 @@
 A text's states have the same bits alone and in any company: another user's text must not move them
 in their last digit. Three things make it fast all the same.
 
-- Texts of equally many tokens share a batch, without padding (but for the shortest). The weights
-  of a small network are read from memory once for the batch; for one short text that takes longer
-  than computing with them. Whether texts of a batch are isolated is up to the machine's kernels: a
-  row of a product may be added up in another order where there are more rows. That depends on
-  shapes and not on numbers, so before the first batches random tokens of some shapes are tried out,
+- Texts of equally many tokens share a batch, without padding (except the shortest). The weights of
+  a small network are read from memory once for the batch; for one short text that takes longer than
+  computing with them. Whether texts of a batch are isolated is up to the machine's kernels: a row
+  of a product may be added up in another order where there are more rows. That depends on shapes
+  and not on numbers, so before the first batches random tokens of some shapes are tried out,
   together and alone. Unless all bits are equal, and on a GPU, each text is read alone.
 - Each core has batches of its own, on one thread.
 - What was computed before is kept on disk (`preference.language.row_cache`), in the folder that
@@ -15,8 +15,8 @@ in their last digit. Three things make it fast all the same.
   variable set to nothing, nothing is kept. Files are their owner's alone, hold no text, and are
   believed only if their checksum is right. A name is a digest of the weights, the tokenizer, the
   pooling, the libraries and the processor, and of the text's tokens (in the order and with the
-  words that a chat template gave them). States tell of private texts: whoever deletes these
-  deletes the folder, too.
+  words that a chat template gave them). States reveal private texts: delete the folder together
+  with the texts.
 
 Features are such states, pooled to one vector a text: of encoders (`preference.features.encoders`),
 of language models (`preference.features.language_states`), and what the head of a language model
@@ -25,15 +25,15 @@ changes (`preference.language.base.lower_layers`) is kept whole: (tokens · widt
 network's own type, of SmolLM2-135M in float32 0.24 MB for 106 tokens. Of these a process keeps some
 in memory too, and what has no room in either is computed when it is needed.
 
-**What private texts filled answers nobody else.** Training, and who looks at their own texts, find
-what is kept and add to it. A saved reward does neither: it scores whatever it is given, and how
-soon it answered would tell whether a text had been trained on.
+**A cache of private texts serves their owner only.** Training, and owners who look at their own
+texts, read the cache and add to it. A saved reward does neither: it scores any text, and its
+response time would reveal whether a text had been trained on.
 
 On a deployed node that folder is on its owner's machine, under the account that computes; it is
 never sent. What is found there has the bits that would be computed, so no answer of a node depends
-on it, and the guarantee, which is about what nodes answer, does not either. How long a node takes
-does depend on it, as it depends on how many texts a node has, and how long they are: times are
-outside the guarantee, with a cache and without.
+on it, and the guarantee, which is about what nodes answer, does not either. A node's response time
+does depend on it, as it depends on the number and length of a node's texts: times are outside the
+guarantee, with a cache and without.
 
 Shape suffixes: R texts, B texts in a batch, L tokens, H width of a state.
 """
@@ -77,14 +77,14 @@ Written = Mapping[str, Sequence[Sequence[int]]]
 
 @dataclass
 class Pace:
-    """Of all encoders of a process: texts that they read, in how many seconds."""
+    """The number of texts read by all encoders of a process, and the seconds taken."""
 
     texts: int = 0
     seconds: float = 0.0
     _told: float = 0.0
 
     def add(self, texts: int, seconds: float, done: int, total: int) -> None:
-        """Count texts that were read, and tell the log now and then how many are ``done``."""
+        """Count texts that were read, and log now and then how many are ``done``."""
         self.texts += texts
         self.seconds += seconds
         if self.seconds - self._told >= _SECONDS:
@@ -92,12 +92,12 @@ class Pace:
             log.info("computing features: %s of %s texts, %s", f"{done:,}", f"{total:,}", self.rate)
 
     def since(self, before: "Pace") -> "Pace":
-        """Return what came on top."""
+        """The difference to an earlier pace."""
         return Pace(self.texts - before.texts, self.seconds - before.seconds)
 
     @property
     def rate(self) -> str:
-        """In words."""
+        """The rate in words."""
         rate = self.texts / max(self.seconds, 1e-9)
         return f"{rate:,.0f} texts per second" if rate >= 10 else f"{rate:.2g} texts per second"
 
@@ -115,10 +115,10 @@ class FrozenStates:
         dtype: in which they are kept.
         device: where the network runs.
         width: H.
-        words: how many tokens the network knows.
+        words: the size of the network's vocabulary.
         limit: the most tokens of a text that it takes.
-        terms: which weights and tokenizer these are, the pooling, and all else that states depend
-            on, beside a text's tokens and the machine; empty: nothing is looked up, or kept.
+        terms: the digest of weights and tokenizer, the pooling, and all else that states depend on,
+            beside a text's tokens and the machine; empty: no cache is used.
     """
 
     def __init__(
@@ -141,8 +141,7 @@ class FrozenStates:
         self._prepared: set[bytes] = set()
 
     def pooled(self, written: Written) -> np.ndarray:
-        """Return what ``pool`` gives of R texts, (R, H) float32, from what a tokenizer makes of
-        each; zeros where there is nothing to read."""
+        """The pooled states of R tokenized texts, (R, H) float32; zeros for an empty text."""
         names = names_of(written, range(len(written["input_ids"])))
         row_RH = np.zeros((len(names), self._width), dtype=np.float32)
         places: dict[bytes, list[int]] = defaultdict(list)
@@ -158,7 +157,7 @@ class FrozenStates:
         return row_RH
 
     def padded(self, written: Written) -> torch.Tensor:
-        """Return the states of R texts, (R, L, H), zero beyond the end of each, on the device."""
+        """The states of R texts, (R, L, H), zero beyond the end of each, on the device."""
         names = names_of(written, range(len(written["input_ids"])))
         lengths = [len(ids) for ids in written["input_ids"]]
         rows = self._found(names)
@@ -189,7 +188,7 @@ class FrozenStates:
             self._remember(name, row)
 
     def _found(self, names: Sequence[bytes]) -> dict[bytes, torch.Tensor]:
-        """Return what is kept under some names, each row flat."""
+        """The cached rows of these names, each flat."""
         rows = {name: self._in_memory[name] for name in names if name in self._in_memory}
         others = [name for name in names if name not in rows]
         for name, stored in self._cache.find(others).items():
@@ -199,8 +198,9 @@ class FrozenStates:
     def _computed(
         self, written: Written, places: Mapping[bytes, int], *, keep: bool
     ) -> Iterator[tuple[bytes, torch.Tensor]]:
-        """Yield the rows of some texts, flat, the longest first; and keep on disk what has room
-        there and is finite."""
+        """Yield the rows of some texts, flat, the longest first; store on disk those that are
+        finite, while there is room.
+        """
         name_of, done = {place: name for name, place in places.items()}, 0
         try:
             for batches in self._parts(written, [*name_of]):
@@ -233,7 +233,9 @@ class FrozenStates:
         return RowCache(folder, key_of(_FORMAT, terms), "states", most)
 
     def _parts(self, written: Written, texts: Sequence[int]) -> Iterator[list[list[int]]]:
-        """Texts in batches, the longest first, so many batches at a time as take some seconds."""
+        """Yield texts in batches, the longest first, several batches at a time that take some
+        seconds together.
+        """
         together = self._device.type == "cpu" and len(texts) >= WORTH and self.isolates
         part: list[list[int]] = []
         most, begun = _AT_FIRST, time.monotonic()
@@ -248,7 +250,7 @@ class FrozenStates:
             yield part
 
     def _rows(self, written: Written, batches: Sequence[Sequence[int]]) -> list[np.ndarray]:
-        """Return the rows of the batches' texts, one after the other."""
+        """The rows of the batches' texts, in order."""
 
         def piece(number: int) -> np.ndarray:
             texts = batches[number]
@@ -262,8 +264,9 @@ class FrozenStates:
         return [row for rows in result for row in rows]
 
     def together(self, written: Written) -> np.ndarray:
-        """Return the rows of B texts of equally many tokens, read in one batch: (B, H), or whole
-        (B, L · H)."""
+        """The rows of B texts of equally many tokens, read in one batch: (B, H), or (B, L·H)
+        without pooling.
+        """
         inputs = {name: torch.tensor(rows).to(self._device) for name, rows in written.items()}
         with torch.no_grad():  # a setting of the thread
             states_BLH = self._states(inputs).float()
@@ -275,7 +278,7 @@ class FrozenStates:
 
     @cached_property
     def isolates(self) -> bool:
-        """Return whether texts of a batch have the bits here that they have alone, as tried out."""
+        """True if texts in a batch get the same bits as alone on this machine, as measured."""
         generator = torch.Generator().manual_seed(0)
         with one_core():
             for texts, tokens in _TRIED:
@@ -292,8 +295,9 @@ class FrozenStates:
 
 
 def batches_of(written: Written, texts: Iterable[int], tokens: int) -> list[list[int]]:
-    """Texts of equally many tokens together, the longest first; at most so many ``tokens`` in a
-    batch, or one text, and short ones alone."""
+    """Batches of texts of equally many tokens, the longest first; at most ``tokens`` tokens in a
+    batch, or one text, and short ones alone.
+    """
     of_length: dict[int, list[int]] = defaultdict(list)
     for text in texts:
         of_length[len(written["input_ids"][text])].append(text)
@@ -305,7 +309,7 @@ def batches_of(written: Written, texts: Iterable[int], tokens: int) -> list[list
 
 
 def names_of(written: Written, texts: Iterable[int]) -> list[bytes]:
-    """Return what each text is kept under: a digest of all that the network reads of it."""
+    """The cache key of each text: a digest of all that the network reads of it."""
     columns = sorted(written)
     result = []
     for text in texts:

@@ -39,8 +39,7 @@ class FeatureMap(Protocol):
 
     @property
     def uses_prompt(self) -> bool:
-        """Return whether φ depends on the prompt; if not, equal responses need computing only
-        once."""
+        """True if φ depends on the prompt; if not, equal responses are computed once."""
         ...
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
@@ -164,13 +163,13 @@ def _features(
 
 
 def feature_map(config: Mapping, *, keep: bool = True) -> FeatureMap:
-    """The feature map that a config describes (`kind` and the arguments of its class; `words` says
-    how words are told apart, where length counts them). It looks up and keeps states of texts
-    unless ``keep`` is false (`preference.features.frozen_states`).
+    """The feature map that a config describes (`kind` and the arguments of its class; `words` is
+    the definition of words, if length counts them). It caches states of texts unless ``keep`` is
+    false (`preference.features.frozen_states`).
 
     Raises:
-        InputError: an unknown kind or argument, an encoder that cannot be loaded, or words that
-            were told apart otherwise.
+        InputError: an unknown kind or argument, an encoder that cannot be loaded, or another
+            definition of words.
     """
     from murmuration.preference.features.encoders import EncoderFeatures
     from murmuration.preference.features.language_head import KIND as LANGUAGE_HEAD
@@ -209,9 +208,9 @@ AUTO = "auto"
 
 
 def chosen_features(option: str) -> str:
-    """Return what `--features auto` stands for on this machine; anything else as it is.
+    """The features that `--features auto` selects on this machine; anything else unchanged.
 
-    It depends on what is installed, and on nobody's data.
+    The choice depends on what is installed, and on no data.
     """
     if option.strip() != AUTO:
         return option

@@ -57,11 +57,11 @@ class LanguageHead:
             return self._frozen.pooled(written) / np.float32(math.sqrt(self.dimension))
 
     def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """Return which texts the model can read, (R,) bool."""
+        """True for each text that the model can read, (R,) bool."""
         return self.base.texts.fits(prompts, responses)
 
     def unreadable(self, prompts: Sequence[str], responses: Sequence[str]) -> list[str]:
-        """Return why the model cannot read each text; "" where it can."""
+        """The reason why the model cannot read each text; "" if it can."""
         return self.base.texts.unreadable(prompts, responses)
 
     @cached_property
@@ -80,7 +80,7 @@ class LanguageHead:
         )
 
     def _states(self, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Return what the head reads of B texts of L tokens, up to that which counts last."""
+        """The states that the head reads of B texts of L tokens, up to the last that counts."""
         ids_BL = inputs["input_ids"]
         segments_BL = inputs.get("token_type_ids")
         states_BLD = self.base.head_states(

@@ -2,13 +2,13 @@
 
 Prompt and response are read as the model's chat template writes them; a text is the mean of its
 tokens' states behind the first ``layer`` layers and the model's last norm. Nothing is trained in
-the model, and nothing is fitted to anybody's texts.
+the model, and nothing is fitted to users' texts.
 
 States of a language model all lie about one direction (Ethayarajh, *How Contextual are
 Contextualized Word Representations?*, 2019): scaled to norm 1 as they are, two texts would hardly
 differ, and noise, whose size is that of the bound, would cover what is left. So the mean over some
 public exchanges, which stand below, is taken off first (as Mu and Viswanath, *All-but-the-Top*,
-2018, take off the mean of all words). It is the same for everybody and depends on no user's text.
+2018, take off the mean of all words). It is the same for all users and depends on no user's text.
 
 Shape suffixes: R texts, L tokens, D dimensions.
 """
@@ -62,11 +62,11 @@ class LanguageStates:
 
     Args:
         path: a folder, a GGUF file or `smollm2`.
-        layer: how many layers are read; 0: all.
+        layer: the number of layers used; 0: all.
         max_tokens: cap on the tokens of prompt and response together.
         length_weight, length: as in `HashingFeatures`.
-        digest: SHA-256 of the model; empty: whatever is there.
-        keep: whether what was computed of texts is looked up and kept.
+        digest: SHA-256 of the model; empty: any.
+        keep: whether states of texts are cached.
 
     Raises:
         InputError: the model cannot be loaded, or is another one than ``digest`` says.
@@ -144,7 +144,6 @@ class LanguageStates:
 
     @cached_property
     def _centre_D(self) -> np.ndarray:
-        """Return the mean over the public exchanges."""
         prompts, responses = zip(*EXCHANGES, strict=True)
         return self._states.pooled(self._written(prompts, responses)).mean(0)
 
@@ -161,7 +160,7 @@ class LanguageStates:
 
 
 def states_config(option: str, length: str) -> dict:
-    """Return the config of the features that ``--features`` names by a GGUF file or `smollm2`.
+    """The config of the features that ``--features`` names by a GGUF file or `smollm2`.
 
     Raises:
         InputError: there is no such model, or it cannot be converted.

@@ -1,7 +1,7 @@
-"""In which language a text is, as far as letters and frequent words tell.
+"""The language of a text, as far as letters and frequent words show it.
 
-Both lists are short, public and fixed: of texts in Latin letters some languages are known by
-frequent words, of others the script alone is told.
+Both lists are short, public and fixed: for texts in Latin letters some languages are recognised by
+frequent words, for others the script alone is reported.
 """
 
 import unicodedata
@@ -30,13 +30,13 @@ LANGUAGES = (*_WORDS, UNCLEAR)
 
 
 def script_of(text: str) -> str:
-    """Return the script of most letters, by Unicode's name of it: ``Latin``, ``Cyrillic``, …"""
+    """The script of most letters, by its Unicode name: ``Latin``, ``Cyrillic``, …"""
     names = Counter(_script(letter) for letter in text[:CHARACTERS] if letter.isalpha())
     return names.most_common(1)[0][0] if names else NO_LETTERS
 
 
 def language_of(text: str) -> str:
-    """Return which of `LANGUAGES` a text in Latin letters is in."""
+    """The one of `LANGUAGES` that a text in Latin letters is in."""
     words = [word.strip(".,;:!?\"'()").lower() for word in text[:CHARACTERS].split()]
     hits = {
         language: sum(word in known for word in words) for language, known in _OF_LANGUAGE.items()

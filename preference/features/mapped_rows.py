@@ -1,12 +1,12 @@
-"""Where feature rows lie: in memory or, where they take much, in a file that is mapped into it.
+"""Storage of feature rows: in memory or, if they are large, in a memory-mapped file.
 
 Mapped rows are read like any others, by compiled code too, and without a copy. The operating system
 keeps those in memory that are in use, as long as there is room, and lets go of them when there is
 not: a node's own memory does not grow with its rows.
 
-Rows tell of private judgements. The file has no name (where the system cannot do that, it loses it
-at once), nobody but its owner may open it, and it is gone when the process ends, also when it is
-killed. It lies where ``tempfile`` puts files: in ``TMPDIR``, if that is set.
+Rows reveal private judgements. The file has no name (where the system cannot do that, it loses it
+at once), only its owner may open it, and it is gone when the process ends, also when it is killed.
+It lies where ``tempfile`` puts files: in ``TMPDIR``, if that is set.
 
 Legend: R rows, D dimensions.
 """

@@ -1,10 +1,10 @@
 """The length of a text as a feature.
 
 Readers often prefer the longer text, whatever it says, so feature maps have one feature for it. A
-reward that pays for length without end is gamed at once by whoever optimizes it: by default the
-feature is bounded and centred. It is tanh(log((1 + words) / 25)): 0 for 24 words, ±0.6 for half and
-twice as many, 0.88 for 100, and between −1 and 1 whatever the text; of 200 words or of 5,000 it is
-the same to within 0.02. Its constants are fixed and public. Nothing of anybody's data is in them.
+reward that pays for length without end is gamed at once by any optimizer: by default the feature is
+bounded and centred. It is tanh(log((1 + words) / 25)): 0 for 24 words, ±0.6 for half and twice as
+many, 0.88 for 100, and between −1 and 1 whatever the text; of 200 words or of 5,000 it is the same
+to within 0.02. Its constants are fixed and public. They contain nothing of any data.
 """
 
 import math

@@ -48,18 +48,19 @@ HASHED = rf"[{_LETTERS}][{_SIGNS}]*|[^\W{_LETTERS}]{{2,}}"
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text with the marks beside them, as lengths count them."""
+    """The words of a text with the marks beside them, as lengths count them."""
     if has_no_blanks(text):
         text = _LETTER_AND_MARKS.sub(r" \g<0> ", text)
     return text.split()
 
 
 def has_no_blanks(text: str) -> bool:
-    """Return whether a text has letters of a script without blanks between words."""
+    """True if a text has letters of a script without blanks between words."""
     return not text.isascii() and _LETTER.search(text) is not None
 
 
 def unbroken(text: str) -> list[str]:
-    """Return the longest parts of a text that are letters and digits of scripts of one sort: words
-    where there are blanks between them, phrases where there are none."""
+    """The longest runs of letters and digits of one kind of script: words where blanks separate
+    them, phrases where none do.
+    """
     return _UNBROKEN.findall(text)

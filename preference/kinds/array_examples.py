@@ -17,14 +17,14 @@ class ArrayExamples:
 
     @property
     def counts_U(self) -> torch.Tensor:
-        """int64: how many examples each user has."""
+        """The number of examples of each user, int64."""
         return self.start_U.diff()
 
     def in_public(self) -> Self:
-        """Return these: they are computed user by user, public or not."""
+        """Itself: computed user by user, public or not."""
         return self
 
     def in_batches(self, tokens: int) -> Self:
-        """Return these: they have no tokens."""
+        """Itself: there are no tokens."""
         del tokens
         return self

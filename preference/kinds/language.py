@@ -1,4 +1,4 @@
-"""What every language model that is trained offers, whatever it learns.
+"""Common base of language models that are trained, for all tasks.
 
 Before the first round it is tried out: gradients are compared on short made-up texts, how much is
 computed at a time follows from what a token takes, and memory is looked for with as much as a round
@@ -45,7 +45,7 @@ class LanguageModel(Model, ABC):
 
     @classmethod
     def load(cls, config: Mapping[str, Any], weights: bool) -> Self:
-        """Return the model that a config describes; as `language_base`."""
+        """The model that a config describes; as `language_base`."""
         return cls(language_base(config, weights))
 
     @property
@@ -55,7 +55,7 @@ class LanguageModel(Model, ABC):
 
     @property
     def computes(self) -> bool:
-        """Return whether the network is not on the meta device."""
+        """True unless the network is on the meta device."""
         return self.network.device.type != "meta"
 
     @property
@@ -64,16 +64,16 @@ class LanguageModel(Model, ABC):
         return {"attention": self.network.attention}
 
     def to_config(self) -> dict[str, Any]:
-        """Return the network's description."""
+        """The network's config."""
         return self.network.to_config()
 
     def loaded(self) -> Self:
-        """Return the same with weights."""
+        """The same model with weights."""
         return self if self.computes else replace(self, network=language_base(self.to_config()))
 
     @abstractmethod
     def examples(self, data: Data, left_out: LeftOut | None = None) -> LanguageExamples:
-        """Return users' data in tokens."""
+        """Users' data as tokens."""
 
     def scores(
         self, theta_ID: Sequence[np.ndarray], prompts: Sequence[str], responses: Sequence[str]
@@ -83,17 +83,19 @@ class LanguageModel(Model, ABC):
         raise InputError(f"a language model of --task {self.network.settings.task} has no reward")
 
     def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """Return which texts fit into the context, (R,) bool."""
+        """True for each text that fits into the context, (R,) bool."""
         return self.network.texts.fits(prompts, responses)
 
     def save(
         self, folder: Path, theta_D: np.ndarray, model: str, options: SaveOptions = DEFAULT
     ) -> None:
-        """As `save_language_model`."""
+        """Save as `save_language_model` does."""
         save_language_model(folder, self.network, theta_D, model, options)
 
     def reuse(self, made: Examples) -> Examples | None:
-        """Return tokens of the same network: they serve whatever is computed of them at a time."""
+        """Examples of the same network, at this model's tokens per batch; None for another
+        network's.
+        """
         if made.network is not self.network.model:
             return None
         return made.in_batches(self.network.settings.batch_tokens)
@@ -103,21 +105,20 @@ class LanguageModel(Model, ABC):
         return schema.responses
 
     def longest_examples(self, schema: Schema, most: int) -> LanguageExamples:
-        """Return one made-up user with so many examples, all as long as they can be."""
+        """One made-up user with ``most`` examples of the greatest possible length."""
         limit = self.network.settings.max_tokens
         return self.examples(long_judgements(limit, schema, most))
 
     def largest_batch(self, schema: Schema, group_size: int = 0) -> LanguageExamples:
-        """Return one made-up user whose examples fill a batch, as far as ``group_size`` lets them
-        (0: any)."""
+        """One made-up user whose examples fill a batch, within ``group_size`` (0: any)."""
         network = self.network
         filling = max(1, network.batch_tokens // (self.texts_of_each(schema) * network.texts.limit))
         return self.longest_examples(schema, min(filling, group_size or filling))
 
     def trial_examples(self, schema: Schema) -> LanguageExamples:
-        """Return two made-up users with two examples each, of random tokens.
+        """Two made-up users with two examples each, of random tokens.
 
-        All texts are of different lengths, those of one example, too.
+        All texts have different lengths, also within an example.
         """
         users, each, width = 2, 2, self.texts_of_each(schema)
         text_JK = np.arange(users * each * width).reshape(users * each, width)
@@ -137,16 +138,16 @@ class LanguageModel(Model, ABC):
     def _of_tokens(
         self, tokens: Tokens, text_JK: np.ndarray, start_U: torch.Tensor, schema: Schema
     ) -> LanguageExamples:
-        """Return examples whose gradients go through all that is trained: of the next token."""
+        """Examples whose gradients reach all trained parameters: next-token prediction."""
         del schema
         return NextTokens(self.network, tokens, text_JK, start_U)
 
     def in_fitting_batches(self, schema: Schema, model: PreferenceModel) -> Self:
-        """Return the model at as many tokens at a time as fit here, measured, where nobody said how
-        many.
+        """The model with the most tokens per batch that fit here, as measured, unless that number
+        was set.
 
         Raises:
-            InputError: not even one or two texts do.
+            InputError: one or two texts alone do not fit.
         """
         if self.network.settings.batch_tokens:
             return self
@@ -169,17 +170,16 @@ def _tried_out(
 
 
 def long_texts(max_tokens: int, number: int) -> list[str]:
-    """Return so many texts, all different, of more tokens than that: a word is a token at least.
+    """``number`` different texts of more than ``max_tokens`` tokens: a word is at least one token.
 
-    Of what is too long the front is cut off, or another window made.
+    Of a text that is too long, the front is cut off or another window is made.
     """
     long = "word " * max_tokens
     return [f"{long}{row}" for row in range(number)]
 
 
 def long_judgements(max_tokens: int, schema: Schema, rows: int) -> Judgements:
-    """Return a made-up user with so many judgements, all different, of prompts that are too
-    long."""
+    """A made-up user with ``rows`` different judgements, of prompts that are too long."""
     return Judgements(
         ("made up",),
         np.array([0, rows]),

@@ -14,14 +14,14 @@ from murmuration.preference.model_folder import DEFAULT, SaveOptions
 
 @dataclass(frozen=True)
 class LanguageHeadModel(LinearModel):
-    """As what it extends, on the last states of a language model."""
+    """A linear model on the last states of a language model."""
 
     features: LanguageHead
 
     holds_promise = True
 
     def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """Return which texts the language model can read."""
+        """True for each text that the language model can read."""
         return self.features.fits(prompts, responses)
 
     def save(

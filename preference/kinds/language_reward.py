@@ -18,14 +18,14 @@ class LanguageRewardModel(LanguageModel):
     """Rewards by a head on the last token."""
 
     def examples(self, data: Data, left_out: LeftOut | None = None) -> TokenExamples:
-        """Return the tokens of judgements."""
+        """The tokens of judgements."""
         judgements = data.as_judgements("--task reward is not for users' texts")
         return token_examples(judgements, self.network, left_out)
 
     def scores(
         self, theta_ID: Sequence[np.ndarray], prompts: Sequence[str], responses: Sequence[str]
     ) -> np.ndarray:
-        """Return rewards at each θ, (I, R), in batches of texts of about equal length."""
+        """Rewards at each θ, (I, R), in batches of texts of about equal length."""
         reward_IR = np.empty((len(theta_ID), len(responses)))
         tokens = self.network.texts(prompts, responses)
         for place, theta_D in enumerate(theta_ID):
@@ -36,6 +36,6 @@ class LanguageRewardModel(LanguageModel):
     def _of_tokens(
         self, tokens: Tokens, text_JK: np.ndarray, start_U: torch.Tensor, schema: Schema
     ) -> LanguageExamples:
-        """Return judgements in which the first response is preferred."""
+        """Judgements in which the first response is preferred."""
         y_R = torch.ones(len(text_JK) * (schema.responses - 1))
         return TokenExamples(self.network, tokens, text_JK, start_U, y_R, kind=schema.kind)

@@ -28,32 +28,32 @@ class LinearModel(Model):
 
     @classmethod
     def load(cls, config: Mapping[str, Any], weights: bool) -> Self:
-        """Return the model that a config describes."""
+        """The model that a config describes."""
         del weights
         return cls(feature_map(config))
 
     @property
     def dimension(self) -> int:
-        """That of the features."""
+        """The dimension of the features."""
         return self.features.dimension
 
     def to_config(self) -> dict[str, Any]:
-        """Return the features' description."""
+        """The config of the features."""
         return self.features.to_config()
 
     def examples(self, data: Data, left_out: LeftOut | None = None) -> PairExamples:
-        """Return feature differences."""
+        """Feature differences of judgements."""
         judgements = data.as_judgements("--task reward is not for users' texts")
         return pair_examples(judgements, self.features, left_out)
 
     def scores(
         self, theta_ID: Sequence[np.ndarray], prompts: Sequence[str], responses: Sequence[str]
     ) -> np.ndarray:
-        """Return θ · φ at each θ, (I, R)."""
+        """θ · φ at each θ, (I, R)."""
         return rewards_at(theta_ID, self.features, prompts, responses)
 
     def save(
         self, folder: Path, theta_D: np.ndarray, model: str, options: SaveOptions = DEFAULT
     ) -> None:
-        """As `RewardModel.save`."""
+        """Save as `RewardModel.save` does."""
         RewardModel(theta_D, self.features, model).save(folder, **vars(options))

@@ -1,8 +1,8 @@
-"""What a kind of model must offer, and what its examples must.
+"""The interfaces of a kind of model and of its examples.
 
 `preference.bases` names the kinds that there are; a new one is a file with these methods and a line
-in its table. Whoever trains, answers or reports asks a model or its examples, never which kind they
-are.
+in its table. Code that trains, answers or reports calls a model or its examples, and never checks
+their kind.
 
 Legend: D trained numbers, U users, S sampled users, N sampled examples, B users of a chunk, R rows
 of examples or texts that are scored, I parameters, one after the other.
@@ -39,7 +39,7 @@ class Examples(Protocol):
 
     @property
     def kind(self) -> Kind:
-        """Of the judgements; `pairs` where there are none."""
+        """The kind of the judgements; `pairs` if there are none."""
         ...
 
     @property
@@ -54,7 +54,7 @@ class Examples(Protocol):
 
     @property
     def counts_U(self) -> torch.Tensor:
-        """int64: how many examples each user has."""
+        """The number of examples of each user, int64."""
         ...
 
     @property
@@ -69,19 +69,19 @@ class Examples(Protocol):
 
     @property
     def measures_loss(self) -> bool:
-        """Return whether `Accuracy.loss` is known of them."""
+        """True if `Accuracy.loss` is known for these examples."""
         ...
 
     def select(self, users_S: np.ndarray) -> Self:
-        """Return the examples of some users, in the given order."""
+        """The examples of some users, in the given order."""
         ...
 
     def in_public(self) -> Self:
-        """Return the same, declared public: what one user has may share operations with others."""
+        """The same examples, declared public: users may share operations."""
         ...
 
     def in_batches(self, tokens: int) -> Self:
-        """Return the same, computed so many tokens at a time; 0: as suits the device."""
+        """The same examples, computed ``tokens`` tokens at a time; 0: as suits the device."""
         ...
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
@@ -89,7 +89,7 @@ class Examples(Protocol):
         ...
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
-        """Return its accuracy, and what else is to be known of a finished model, by name."""
+        """The accuracy, and other metrics of a finished model by name."""
         ...
 
 
@@ -115,12 +115,12 @@ class TrainingExamples(Examples, Protocol):
         *,
         batch_users: bool = False,
     ) -> Iterator[torch.Tensor]:
-        """Return each sampled user's mean gradient at θ, chunk by chunk, (B, D) float32.
+        """Yield each sampled user's mean gradient at θ, chunk by chunk, (B, D) float32.
 
         Args:
             theta_D: θ.
             taken_N: examples, user after user, as of `preference.linear.gradients.windows`.
-            taken_S: how many of them each user has.
+            taken_S: the number of them that each user has.
             model: of preferences.
             batch_users: whether several users may share an operation.
         """
@@ -138,7 +138,7 @@ class TrainingExamples(Examples, Protocol):
         batch_users: bool = False,
         add: AddTo | None = None,
     ) -> torch.Tensor:
-        """Return the sum over chunks of ``reduce`` of the users' gradients, (D,) float64.
+        """Sum ``reduce`` of the users' gradients over chunks, (D,) float64.
 
         Args:
             theta_D, taken_N, taken_S, model, batch_users: as of `user_gradients`.
@@ -151,9 +151,9 @@ class TrainingExamples(Examples, Protocol):
 
 
 class Model(Protocol):
-    """What is learnt, at any θ: θ itself is kept by whoever trains it.
+    """A model at any θ; the trainer keeps θ itself.
 
-    Methods that do something here do what is right of most models that are no language models.
+    The methods implemented here suit most models that are not language models.
     """
 
     @property
@@ -168,7 +168,7 @@ class Model(Protocol):
 
     @property
     def computes(self) -> bool:
-        """Return whether its weights are loaded; if not, examples can be made and nothing else."""
+        """True if its weights are loaded; without them it can only make examples."""
         return True
 
     @property
@@ -177,16 +177,15 @@ class Model(Protocol):
         return {}
 
     def to_config(self) -> dict[str, Any]:
-        """Return the JSON-able description by which `preference.bases.base_of` makes an equal
-        one."""
+        """The config, as JSON, from which `preference.bases.base_of` makes an equal model."""
         ...
 
     def loaded(self) -> Self:
-        """Return the same with weights; itself, if they are there."""
+        """The same model with weights; itself if it has them."""
         return self
 
     def examples(self, data: Data, left_out: LeftOut | None = None) -> Examples:
-        """Return users' data as examples.
+        """Users' data as examples.
 
         Args:
             data: judgements or texts.
@@ -199,19 +198,20 @@ class Model(Protocol):
         ...
 
     def reuse(self, made: Examples) -> Examples | None:
-        """Return examples that another model made, if this one would make them of the same data,
-        as it computes them; else None."""
+        """Examples made by another model if this one would make the same of the same data, computed
+        as this one computes; else None.
+        """
         del made
 
     def try_out(self, schema: Schema, model: PreferenceModel, group_size: int, users: int) -> int:
-        """Return how many tokens are computed at a time here, tried out on made-up examples as
-        large as any; 0 where there is nothing to try.
+        """The number of tokens computed at a time here, tested with made-up examples of the largest
+        size; 0 if there is nothing to test.
 
         Args:
             schema: of the judgements.
             model: of preferences.
             group_size: most examples of one user in a round; 0: any number.
-            users: how many users' gradients are kept at a time.
+            users: the number of users whose gradients are kept at a time.
 
         Raises:
             InputError: it cannot be trained here.
@@ -222,7 +222,7 @@ class Model(Protocol):
     def scores(
         self, theta_ID: Sequence[np.ndarray], prompts: Sequence[str], responses: Sequence[str]
     ) -> np.ndarray:
-        """Return the rewards of R prompts with R responses at each θ, (I, R) float64.
+        """The rewards of R prompts with R responses at each θ, (I, R) float64.
 
         Only differences between rewards at one θ count.
 
@@ -232,13 +232,14 @@ class Model(Protocol):
         ...
 
     def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """Return which of R texts can be read, (R,) bool."""
+        """True for each of R texts that can be read, (R,) bool."""
         del prompts
         return np.ones(len(responses), dtype=bool)
 
     def choice(self, theta_D: np.ndarray, test: Any) -> dict[str, object]:
-        """Return which of several given models θ stands for, and how they do on a public test, if
-        there is one; nothing where θ was trained."""
+        """The one of several given models that θ stands for, with their results on a public test if
+        there is one; empty if θ was trained.
+        """
         del theta_D, test
         return {}
 

@@ -18,7 +18,7 @@ class ResponsesModel(LanguageModel):
     """Learns the responses of judgements, given their prompts."""
 
     def examples(self, data: Data, left_out: LeftOut | None = None) -> NextTokens:
-        """Return the tokens of responses."""
+        """The tokens of responses."""
         judgements = data.as_judgements("--task sft is not for users' texts")
         return responses(judgements, self.network, left_out)
 
@@ -27,17 +27,17 @@ class TextsModel(LanguageModel):
     """Learns users' own texts."""
 
     def examples(self, data: Data, left_out: LeftOut | None = None) -> NextTokens:
-        """Return the tokens of texts, in windows."""
+        """The tokens of texts, in windows."""
         texts = data.as_texts("--task text is not for users' judgements")
         return own_texts(texts, self.network, left_out)
 
     def texts_of_each(self, schema: Schema) -> int:
-        """Return one: an example is a window."""
+        """One: an example is a window."""
         del schema
         return 1
 
     def longest_examples(self, schema: Schema, most: int) -> LanguageExamples:
-        """Return one made-up user with so many windows: a long text makes several."""
+        """One made-up user with ``most`` windows: a long text makes several."""
         texts = long_texts(self.network.settings.max_tokens, most)
         examples = self.examples(UserTexts(("made up",), np.array([0, most]), texts))
         return replace(examples, text_JK=examples.text_JK[:most], start_U=torch.tensor([0, most]))

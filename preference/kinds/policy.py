@@ -18,14 +18,14 @@ class PolicyModel(LanguageModel):
     """Says responses; its rewards are those that it stands for, over its reference."""
 
     def examples(self, data: Data, left_out: LeftOut | None = None) -> PolicyExamples:
-        """Return the tokens of judgements, with their reference."""
+        """The tokens of judgements, with their reference."""
         judgements = data.as_judgements("--task policy is not for users' texts")
         return policy_examples(judgements, self.network, left_out)
 
     def scores(
         self, theta_ID: Sequence[np.ndarray], prompts: Sequence[str], responses: Sequence[str]
     ) -> np.ndarray:
-        """Return the rewards that it stands for at each θ, (I, R)."""
+        """The implicit rewards of the policy at each θ, (I, R)."""
         rewards = [
             policy_rewards(self.network, finite_theta(theta_D, self.dimension), prompts, responses)
             for theta_D in theta_ID
@@ -33,7 +33,7 @@ class PolicyModel(LanguageModel):
         return np.array(rewards, dtype=np.float64).reshape(len(theta_ID), len(responses))
 
     def longest_examples(self, schema: Schema, most: int) -> PolicyExamples:
-        """Return a made-up user whose reference is tried out with the rest."""
+        """A made-up user whose reference is computed in the trial with the rest."""
         limit = self.network.settings.max_tokens
         examples = self.examples(long_judgements(limit, schema, most))
         return replace(examples, kept=References())

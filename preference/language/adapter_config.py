@@ -1,9 +1,9 @@
-"""What the configuration of a LoRA adapter says, and within which bounds.
+"""The configuration of a LoRA adapter, and its bounds.
 
-An adapter may come from somebody else, and its configuration is read by peft, which takes names for
-patterns, copies layers and imports libraries where it is told to. So only what plain LoRA needs is
-read: names of layers that are nothing but names, and ranks and layers of such numbers as networks
-have. Anything else that a configuration sets is refused before peft sees it.
+An adapter may come from another person, and its configuration is read by peft, which takes names
+for patterns, and copies layers and imports libraries that it names. So only what plain LoRA needs
+is read: names of layers that are nothing but names, and ranks and layers of such numbers as
+networks have. Anything else that a configuration sets is refused before peft sees it.
 """
 
 import json
@@ -36,7 +36,7 @@ _FREE = {
 
 
 def adapter_config(folder: Path) -> dict[str, Any]:
-    """Return what the adapter in a folder says of itself.
+    """The config of the adapter in a folder.
 
     Raises:
         InputError: it cannot be read, names no base, is no LoRA, or is out of bounds.
@@ -91,8 +91,7 @@ def _are_numbers(numbers: Iterable[Any], most: int) -> bool:
 
 
 def adapted(folder: Path) -> str:
-    """Return what an adapter in a folder changes: a folder, or a hub name; empty where there is
-    none.
+    """The base of the adapter in a folder: a folder, or a hub name; empty if there is no adapter.
 
     Raises:
         InputError: as of `adapter_config`, or nothing of that name is here.

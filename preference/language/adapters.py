@@ -2,9 +2,9 @@
 their base and merged into it.
 
 A base that is an adapter is merged into the weights that it changes before anything is trained on
-top. Two adapters on one base cannot be told apart by what loads them, and a second one on the raw
-base would not be what was trained; so what is learnt on a merged base is saved merged, too: a whole
-model, which needs no other folder to be where it was.
+top. Two adapters on one base cannot be distinguished when they are loaded, and a second one on the
+raw base would not be what was trained; so what is learnt on a merged base is saved merged, too: a
+whole model, which needs no other folder to be where it was.
 """
 
 import warnings
@@ -53,8 +53,8 @@ def with_lora(
 
     With ``layers``, as of `trained_layers`, LoRA changes what lies in these alone.
 
-    Modules with ``new`` parameters, which were drawn, are not trained but saved with the adapter:
-    whoever loads it would draw others.
+    Modules with ``new`` parameters, which were drawn, are not trained but saved with the adapter: a
+    loader would draw others.
 
     Raises:
         InputError: peft is not installed, or there are no such layers (names those there are).
@@ -157,7 +157,7 @@ def _check_layers(changed: Any, targets: list[str]) -> None:
 
 
 def kind_of(folder: Path) -> str:
-    """For which kind of head an adapter was trained; InputError if it is no plain LoRA."""
+    """The kind of head that an adapter was trained for; InputError if it is no plain LoRA."""
     return REWARD if adapter_config(folder).get("task_type") == "SEQ_CLS" else CAUSAL
 
 

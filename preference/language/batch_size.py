@@ -1,13 +1,13 @@
-"""How many tokens are computed at a time where nobody says: by what a token takes, measured.
+"""The number of tokens computed at a time, unless it is set: from the measured memory of a token.
 
-A pass over made-up texts of two sizes tells what a token takes, and what is taken however many
-there are. What fits into the memory that is free then, with a margin, is a batch, but never more
-than what keeps the device busy. Texts are as long as public limits allow, so the size of batches
-depends on these, the model and the device, and on nothing that a user has.
+A pass over made-up texts of two sizes shows the memory per token, and the fixed part. What fits
+into the memory that is free then, with a margin, is a batch, but never more than what keeps the
+device busy. Texts are as long as public limits allow, so the size of batches depends on these, the
+model and the device, and on nothing that a user has.
 
-On a GPU what is measured is the highest that was allocated. A processor's memory is not told by its
-allocator: there it is what the network keeps for its backward pass, and what is free is half of
-what the machine has, whatever else runs on it, so that the same machine gives the same batches.
+On a GPU what is measured is the highest that was allocated. A CPU's allocator does not report
+memory: there it is what the network keeps for its backward pass, and what is free is half of what
+the machine has, whatever else runs on it, so that the same machine gives the same batches.
 """
 
 from collections.abc import Callable
@@ -62,12 +62,12 @@ def fitting_batch(
 
 
 def _tokens(examples: LanguageExamples) -> int:
-    """With what fills them up: all texts are as long as the longest."""
+    """The number of tokens with padding: all texts are as long as the longest."""
     return int((examples.text_JK >= 0).sum() * examples.tokens.lengths_T.max())
 
 
 def forward_and_back(examples: LanguageExamples, model: PreferenceModel) -> None:
-    """Everybody's gradient, for the memory that it takes."""
+    """Compute every user's gradient, to measure its memory."""
     every_N, theta_D = torch.arange(len(examples.text_JK)), torch.zeros(examples.dimension)
     for _ in examples.user_gradients(theta_D, every_N, examples.counts_U, model):
         pass
@@ -84,7 +84,7 @@ def _on_gpu(work: Callable[[], None]) -> int:
 
 
 def kept_for_backward(base: LanguageBase) -> Taken:
-    """Measures what is kept for a backward pass, but for the network's own weights."""
+    """Measure the memory kept for a backward pass, except the network's own weights."""
     own = {parameter.untyped_storage().data_ptr() for parameter in base.model.parameters()}
 
     def taken(work: Callable[[], None]) -> int:

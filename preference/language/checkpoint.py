@@ -1,12 +1,12 @@
-"""Whether a checkpoint is whole, and which one it is.
+"""Completeness and identity of a checkpoint.
 
-A tensor that is not there is drawn at random by whoever loads the model, and one of another shape
-too: what is then trained, and released, is no longer the model that was named. So a checkpoint has
-exactly the tensors of the architecture that its own configuration declares, but for a head that the
-task does not use, or that it brings anew.
+A missing tensor, or one of another shape, is drawn at random when the model is loaded: the model
+trained and released is then no longer the one that was named. So a checkpoint has exactly the
+tensors of the architecture that its own configuration declares, except a head that the task does
+not use, or that it brings anew.
 
-Which one it is, is told by a SHA-256 over everything that decides what is computed: weights,
-configuration and tokenizer; of an adapter also those of the base that it changes.
+Its identity is a SHA-256 of everything that decides what is computed: weights, configuration and
+tokenizer; of an adapter also those of the base that it changes.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ _hashed: dict[tuple[str, int, int], str] = {}
 
 
 def has_minilm() -> bool:
-    """Return whether `minilm` can be had here without a network, and what reads it is installed."""
+    """True if `minilm` is available here without a network, and transformers is installed."""
     if find_spec("transformers") is None:
         return False
     try:
@@ -111,8 +111,9 @@ def chain_of(path: str) -> Iterator[tuple[str, Path]]:
 
 
 def origin_below(path: str) -> dict[str, str]:
-    """Return the ``origin_of`` of a model's folder or, where it is an adapter, of the base that it
-    is put on in the end; empty where nothing is there."""
+    """The ``origin_of`` of a model's folder or, for an adapter, of the base at the end of its
+    chain; empty if there is none.
+    """
     if not path or not Path(path).is_dir():
         return {}
     try:
@@ -169,7 +170,6 @@ def _digest(files: Iterable[Path], *bases: str) -> str:
 
 
 def _weights(folder: Path) -> list[Path]:
-    """Return the files of a model's weights."""
     return next((some for patterns in _WEIGHTS if (some := [*_matching(folder, patterns)])), [])
 
 
@@ -194,8 +194,9 @@ def reason(error: Exception) -> str:
 
 
 def not_there(what: str, error: Exception) -> str:
-    """Return in words why a name that is no folder gives no ``what``: no network, or the hub's
-    reason."""
+    """The reason why a name that is not a folder gives no ``what``: no network, or the hub's own
+    reason.
+    """
     if hub_is_reachable():
         return f"there is no such folder here, and the hub gives no {what}: {reason(error)}"
     return (
@@ -217,12 +218,12 @@ def check_same(path: str, found: str, stated: str, revision: str = "") -> None:
 def check_complete(
     path: str, model: Any, loading: Mapping[str, Any], config: Any, *, new_head: bool
 ) -> None:
-    """That a checkpoint had what its model has, and nothing else.
+    """Check that a checkpoint had exactly the tensors of its model.
 
     Args:
         path: for the message.
         model: the network, loaded.
-        loading: what transformers says of the loading.
+        loading: transformers' information about the loading.
         config: the checkpoint's own configuration.
         new_head: whether the task brings a head, where the checkpoint has none or one of another
             width.
@@ -240,7 +241,7 @@ def check_complete(
     known = own | {_plain(model, name) for name, _ in model.named_buffers()}
 
     def is_dropped(name: str) -> bool:
-        """Return whether a tensor is of a head that the task does not use, or no weight."""
+        """True if a tensor belongs to a head that the task does not use, or is no weight."""
         top = name.split(".")[0]
         return name in known or (top in heads if own else top not in tops)
 
@@ -261,7 +262,7 @@ def check_complete(
 
 
 def check_adapter(path: str, expected: Mapping[str, torch.Tensor], found: Mapping[str, Any]):
-    """The same of an adapter's tensors, which are all its own.
+    """Check the tensors of an adapter in the same way; all of them are its own.
 
     Raises:
         InputError: as ``check_complete``.

@@ -5,15 +5,15 @@ not linear in θ: the same sampled examples, the same mean over each user's, the
 user's vector. What the loss of an example is, a reward's or the next token's, is for its kind to
 say.
 
-Users are computed one after the other, their examples in batches of so many tokens, padding
-included. So a user's vector is a function of that user's examples, θ and public constants, bit for
-bit on one machine: shapes, and with them the order in which a matrix product adds up, depend on
-nobody else. Memory is that of one batch and one gradient.
+Users are computed one after the other, their examples in batches of bounded numbers of tokens,
+padding included. So a user's vector is a function of that user's examples, θ and public constants,
+bit for bit on one machine: shapes, and with them the order in which a matrix product adds up,
+depend on no other user. Memory is that of one batch and one gradient.
 
 With ``batch_users`` several share a batch, in chunks whose gradients fit into the memory that is
 set aside: users whose texts are about equally long are neighbours, so that there is little padding.
 That changes a gradient in its last digits only, but it does: one user then moves the others'
-vectors, by what was measured (docs/explanation/language-models.md) and nobody has proven.
+vectors, by an amount that was measured (docs/explanation/language-models.md) and not proven.
 
 With ``once_per_text`` the gradient of each text's score (a reward, or a log-likelihood) is computed
 once, by itself, for all users of a chunk who judged it: a user's gradient is their texts', each
@@ -22,8 +22,8 @@ is a fiftieth of the work. A text's bits depend on nothing but the text and θ, 
 comes, so a user's vector is a function of that user's examples as before. (With ``batch_users``
 texts share batches, and many users' vectors are one product.)
 
-Measures, such as logits, are taken text by text: a text's depend on nothing but the text and θ. Of
-a public test, where nobody is to be kept apart, texts share batches.
+Measures, such as logits, are taken text by text: a text's depend on nothing but the text and θ. In
+a public test, where users need not be kept apart, texts share batches.
 
 Legend: J examples of all users, N sampled ones, K texts of an example at most, T distinct texts,
 R texts in a batch, S sampled users, B users of a chunk, D trained parameters.
@@ -82,7 +82,7 @@ class LanguageExamples(ABC):
     @property
     @abstractmethod
     def width(self) -> int:
-        """As of judgements."""
+        """The number of rows per judgement."""
 
     @abstractmethod
     def differentiate(
@@ -99,7 +99,7 @@ class LanguageExamples(ABC):
         """Measure the model at θ on them."""
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
-        """Return its accuracy, and what else is to be known of a finished model: here nothing."""
+        """The accuracy; there are no other metrics."""
         return self.accuracy(theta_D), {}
 
     @property
@@ -108,7 +108,7 @@ class LanguageExamples(ABC):
         return self.base.model
 
     def in_public(self) -> Self:
-        """Return the same, declared public: texts share batches."""
+        """The same examples, declared public: texts share batches."""
         return replace(self, public=True)
 
     def prepare(self, taken_N: np.ndarray, together: bool) -> None:
@@ -121,7 +121,7 @@ class LanguageExamples(ABC):
         self.base.keep_lower(self.tokens, np.unique(text_NK[text_NK >= 0]))
 
     def in_batches(self, tokens: int) -> Self:
-        """The same, computed so many tokens at a time; 0: as suits the device."""
+        """The same examples, computed ``tokens`` tokens at a time; 0: as suits the device."""
         return replace(self, base=self.base.in_batches(tokens))
 
     @property
@@ -131,7 +131,7 @@ class LanguageExamples(ABC):
 
     @property
     def counts_U(self) -> torch.Tensor:
-        """int64: how many examples each user has."""
+        """The number of examples of each user, int64."""
         return self.start_U.diff()
 
     def select(self, users_S: np.ndarray) -> Self:
@@ -144,7 +144,7 @@ class LanguageExamples(ABC):
         return chosen._with_rows_of(self, torch.from_numpy(kept_J))
 
     def _with_rows_of(self, whole: Self, kept_J: torch.Tensor) -> Self:
-        """With those rows of whatever else belongs to examples."""
+        """The examples with the rows of their further arrays."""
         del whole, kept_J
         return self
 
@@ -159,9 +159,8 @@ class LanguageExamples(ABC):
     ) -> Iterator[torch.Tensor]:
         """Each sampled user's mean gradient at θ, chunk by chunk, (B, D) float32, in their order.
 
-        With ``local``, how far these steps of their own lead them down from θ, θ − θ_u. A chunk is
-        one user, without ``batch_users``, and valid until the next is asked for, if nobody writes
-        to it.
+        With ``local``, the change θ − θ_u by each user's local steps. Without ``batch_users`` a
+        chunk is one user. A chunk is valid until the next is requested, and must not be written to.
         """
         chunks = self._user_chunks(theta_D, taken_N, taken_S, model, local, batch_users)
         return (grads_BD for grads_BD, _ in chunks)
@@ -175,7 +174,7 @@ class LanguageExamples(ABC):
         local: LocalSteps | None,
         batch_users: bool,
     ) -> Iterator[tuple[torch.Tensor, Touched]]:
-        """As ``user_gradients``, with which numbers of a chunk can differ from zero."""
+        """As ``user_gradients``, with the numbers of a chunk that can differ from zero."""
         self.prepare(taken_N.numpy(), batch_users)
         ends_S = np.cumsum(taken_S.numpy())
         taken, theta_D = taken_N.numpy(), theta_D.float()
@@ -240,11 +239,11 @@ class LanguageExamples(ABC):
         """Compare each user's gradient with plain automatic differentiation, at a random θ.
 
         At θ = 0 a new head is zero, and so is every gradient before it. For made-up examples only
-        (`preference.kinds.language`): what comes of it is told.
+        (`preference.kinds.language`), since the result is reported.
 
         Raises:
-            InputError: it does not fit into memory; users cannot be told apart in a layer; or one's
-                gradient is another than that of the network (names the parameter).
+            InputError: it does not fit into memory; a layer does not keep users apart; or a
+                gradient differs from the network's (names the parameter).
         """
         every_N, theta_D = torch.arange(len(self.text_JK)), self.base.random_theta()
         ends_U = np.cumsum(self.counts_U.numpy())
@@ -257,7 +256,7 @@ class LanguageExamples(ABC):
             self.base.put(torch.zeros(self.dimension))
 
     def _compare(self, found_D: torch.Tensor, mine_N: np.ndarray, model: PreferenceModel) -> None:
-        """One user's gradient with that of their mean loss, parameter by parameter."""
+        """Compare one user's gradient with that of their mean loss, parameter by parameter."""
         text_NK, weight_N = self.text_JK[mine_N], np.full(len(mine_N), 1.0 / len(mine_N))
         with self.base.computing(), self.base.differentiable() as parameters:
             self.differentiate(text_NK[text_NK >= 0], mine_N, weight_N, model)
@@ -319,13 +318,13 @@ class LanguageExamples(ABC):
             yield texts_R[places]
 
     def _lengths(self, taken_N: np.ndarray) -> np.ndarray:
-        """Tokens of the longest text of each of some examples; of nobody else's."""
+        """The tokens of the longest text of each of some examples; independent of all others."""
         text_NK = self.text_JK[taken_N]
         lengths_NK = self.tokens.start_T[text_NK + 1] - self.tokens.start_T[text_NK]
         return np.where(text_NK >= 0, lengths_NK, 0).max(axis=1, initial=0)
 
     def _by_length(self, taken_N: np.ndarray, taken_S: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The same users and examples, users with long texts last."""
+        """The same users and examples, with users with long texts last."""
         first_S = np.cumsum(taken_S) - taken_S
         lengths_N = np.append(self._lengths(taken_N), 0)
         longest_S = np.maximum.reduceat(lengths_N, first_S) * (taken_S > 0)
@@ -428,7 +427,7 @@ class TokenExamples(LanguageExamples):
     def differentiate(
         self, texts_R: np.ndarray, taken_N: np.ndarray, weight_N: np.ndarray, model: PreferenceModel
     ) -> None:
-        """By the slope of each judgement's loss in its texts' scores."""
+        """Differentiate through the slope of each judgement's loss in its texts' scores."""
         self.scored(
             texts_R,
             lambda score_R: (
@@ -453,8 +452,9 @@ class TokenExamples(LanguageExamples):
         weight_N: np.ndarray,
         model: PreferenceModel,
     ) -> np.ndarray:
-        """Return the derivatives of Σ weight · loss of some examples by the scores of their texts,
-        (R,)."""
+        """The derivatives of Σ weight · loss of some examples by the scores of their texts,
+        (R,).
+        """
         there_NK = torch.from_numpy(self.text_JK[taken_N] >= 0)
         reward_NK = torch.zeros(there_NK.shape)
         reward_NK[there_NK] = torch.from_numpy(score_R).float()
@@ -475,8 +475,9 @@ class TokenExamples(LanguageExamples):
         local: LocalSteps | None,
         batch_users: bool,
     ) -> Iterator[tuple[torch.Tensor, Touched]]:
-        """By texts, where that is asked for; after one step of their own, users are no longer at
-        the same place."""
+        """By texts, if `once_per_text`; not with several local steps, after which users have
+        different θ.
+        """
         if not self.base.settings.once_per_text or (local is not None and local.steps > 1):
             yield from super()._user_chunks(theta_D, taken_N, taken_S, model, local, batch_users)
             return
@@ -509,7 +510,7 @@ class TokenExamples(LanguageExamples):
         mine_BN: list[np.ndarray],
         model: PreferenceModel,
     ) -> torch.Tensor:
-        """Return the slopes of some users' mean losses in the scores of texts, (B, T) float32."""
+        """The derivatives of some users' mean losses by the scores of texts, (B, T) float32."""
         taken_N, count_B = np.concatenate(mine_BN), np.array([len(mine_N) for mine_N in mine_BN])
         user_N = np.repeat(np.arange(len(mine_BN)), count_B)
         texts_R = self._texts_of(taken_N)
@@ -522,7 +523,6 @@ class TokenExamples(LanguageExamples):
         return torch.from_numpy(result_BT).float()
 
     def _texts_of(self, taken_N: np.ndarray) -> np.ndarray:
-        """Return the texts of some examples, one example's after the other's, (R,)."""
         text_NK = self.text_JK[taken_N]
         return text_NK[text_NK >= 0]
 
@@ -544,7 +544,9 @@ class TokenExamples(LanguageExamples):
     def _of_each(
         self, texts_T: np.ndarray, touched: Touched, together: bool
     ) -> tuple[np.ndarray, torch.Tensor]:
-        """Return some texts' scores, (T,), and their gradients by θ, (T, D), where it was put."""
+        """The scores of some texts, (T,), and their gradients by θ, (T, D), at the θ that was put
+        last.
+        """
         with out_of_memory_advice():
             grads_TD = torch.zeros(len(texts_T), self.dimension, device=self.base.device)
         score_T = np.zeros(len(texts_T))

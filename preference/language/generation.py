@@ -1,7 +1,7 @@
 """Responses that a saved language model writes, one token after the other.
 
 What each of T prompts gets depends on the model, its place in the list, and a seed, whose numbers
-are drawn apart from any generator of the process: not on which prompts stand beside it, but for
+are drawn apart from any generator of the process: not on which prompts stand beside it, except for
 roundings of the last digit, which now and then make another token of one that was drawn on an edge.
 Where at least half of a batch repeats others' prompts, each of its prompts is read once.
 
@@ -34,9 +34,9 @@ _CHANCES = defaultdict(lambda: 2**27, cpu=2**18)
 
 @dataclass(frozen=True)
 class PublicSeed:
-    """The seed of draws that touch nobody's data: prompts' order, answers, pairs, intervals.
+    """The seed of draws that involve no user's data: prompts' order, answers, pairs, intervals.
 
-    It is no number: what draws noise, cohorts or who is held out takes none but that of a run.
+    It is a type of its own: noise, cohorts and hold-outs are drawn only with the seed of a run.
 
     Raises:
         InputError: it is negative.
@@ -51,12 +51,12 @@ class PublicSeed:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is drawn from what the model says.
+    """The sampling of next tokens.
 
     Attributes:
-        temperature: what logits are divided by; at 0 the likeliest token is taken.
+        temperature: the divisor of logits; at 0 the likeliest token is taken.
         top_p: only of the likeliest tokens, as few as have this much probability together.
-        max_new_tokens: after so many a response breaks off.
+        max_new_tokens: the number of tokens at which a response is truncated.
 
     Raises:
         InputError: a value out of range.
@@ -108,12 +108,12 @@ class NotFiniteError(InputError):
 
 
 class Writer:
-    """A causal language model and how prompts are written down for it.
+    """A causal language model with its prompt format.
 
     Attributes:
-        cut_off: how many responses of `write` broke off at the most tokens, so far.
-        states: where ``noting`` was given, those of the responses that were written last, each with
-            its prompt and without its last token, which nothing was said after: (tokens, H).
+        cut_off: the number of responses of `write` that were truncated so far.
+        states: with ``noting``, those of the responses generated last, each with its prompt and
+            without its last token: (tokens, H).
     """
 
     def __init__(
@@ -122,7 +122,9 @@ class Writer:
         texts: TextTokens,
         noting: Callable[[], AbstractContextManager[list[torch.Tensor]]] | None = None,
     ) -> None:
-        """Of a model with LoRA layers, with them; ``noting`` as of `LowerLayers.noting`."""
+        """Take a model, with its LoRA layers if it has any; ``noting`` as of
+        `LowerLayers.noting`.
+        """
         network = model.get_base_model() if hasattr(model, "get_base_model") else model
         self._device = usual_device()
         self._network, self._texts = network.eval().to(self._device), texts
@@ -131,7 +133,7 @@ class Writer:
 
     @classmethod
     def load(cls, path: str | os.PathLike, system: str | None = None) -> "Writer":
-        """From what `load_next_token` takes; raises InputError as it does."""
+        """Load what `load_next_token` takes; raises InputError as it does."""
         return cls(*load_next_token(path, system=system))
 
     def write(
@@ -141,10 +143,11 @@ class Writer:
         seed: int | Sequence[int] = 0,
         progress: Callable[[int, int], None] = lambda *_: None,
     ) -> list[str]:
-        """A response to each prompt, without its end; one that does not end breaks off.
+        """Generate a response to each prompt, without its end token; a response without an end is
+        truncated.
 
         Prompts are cut in front where they and the longest response would not fit into the context
-        together. ``progress`` is told how many responses there are, and how many there will be.
+        together. ``progress`` is called with the number of responses so far, and of all.
 
         Raises:
             InputError: the longest response leaves no room for a prompt, or a negative seed.
@@ -167,9 +170,9 @@ class Writer:
         *,
         ended: bool = False,
     ) -> list[list[int]]:
-        """As `write`, of prompts in tokens, which together with a response fit into the context.
+        """As `write`, for prompts in tokens, which together with a response fit into the context.
 
-        ``ended``: with the token that ended a response; one that broke off has none.
+        ``ended``: with the token that ended a response; a truncated one has none.
 
         Raises:
             InputError: a negative seed.
@@ -256,8 +259,9 @@ class Writer:
         there_RL: torch.Tensor,
         noted: list[torch.Tensor],
     ) -> dict[str, Any]:
-        """What is kept of all prompts but their last tokens, of equal ones read once; empty where
-        few are equal, or where more is kept than each token's keys and values."""
+        """The cache of all prompts without their last tokens, with equal prompts computed once;
+        empty if few are equal, or if the model caches more than each token's keys and values.
+        """
         from transformers import DynamicCache, GenerationConfig
         from transformers.cache_utils import DynamicLayer
 
@@ -307,7 +311,8 @@ def _states_of(
 
 
 def read_responses(texts: TextTokens, tokens: Sequence[list[int]]) -> tuple[list[str], int]:
-    """Return responses as texts without their ends, and how many have none because they broke off.
+    """Responses as texts without their end tokens, and the number that have no end because they
+    were broken off.
 
     Args:
         texts: how tokens are read.
@@ -322,7 +327,7 @@ def read_responses(texts: TextTokens, tokens: Sequence[list[int]]) -> tuple[list
 
 @contextmanager
 def _without_defaults(network: Any) -> Iterator[None]:
-    """Without penalties and limits that a checkpoint names for whoever says nothing."""
+    """Without the penalties and limits that a checkpoint sets by default."""
     from transformers import GenerationConfig
 
     former, network.generation_config = network.generation_config, GenerationConfig()

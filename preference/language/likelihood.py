@@ -55,7 +55,7 @@ class SavedLikelihood:
     def load(
         cls, folder: str | os.PathLike, base: str = "", system: str | None = None
     ) -> "SavedLikelihood":
-        """From what `load_next_token` takes; raises InputError as it does."""
+        """Load what `load_next_token` takes; raises InputError as it does."""
         return cls(*load_next_token(folder, base, system))
 
     def score(self, prompt: Text | Sequence[Text], response: Text | Sequence[Text]) -> Any:
@@ -133,13 +133,14 @@ def load_scorer(
 
 
 def _is_owned(name: str) -> bool:
-    """Return whether this names a hub's model by its owner, who is no folder here: otherwise it is
-    rather a folder that is spelled wrongly."""
+    """True if this names a hub's model with an owner that is no folder here; otherwise it is
+    probably a misspelled folder.
+    """
     return "/" in name and is_of_hub(name) and not Path(name).parent.exists()
 
 
 def is_base(path: str | os.PathLike) -> bool:
-    """Return whether this names a base: a GGUF file, or a folder as transformers saves one."""
+    """True if this names a base: a GGUF file, or a folder as transformers saves one."""
     if is_gguf(os.fspath(path)):
         return True
     try:

@@ -3,11 +3,11 @@
 Its head gives one number, a reward, or it is the one that it came with, for the next token.
 
 What transformers and peft say when something does not fit becomes one line that names the option.
-Whatever is drawn is drawn from a fixed seed: every node begins with the same network.
+Random weights are drawn with a fixed seed: every node begins with the same network.
 
-A folder, or a hub, gives numbers and never code: what an ``auto_map`` names is not imported, by
-nobody's choice (transformers would ask whoever sits at a terminal), and pickled weights are read
-with ``weights_only``, as transformers and peft do by themselves.
+A folder, or a hub, gives numbers and never code: the module that an ``auto_map`` names is never
+imported (transformers would ask at a terminal), and pickled weights are read with ``weights_only``,
+as transformers and peft do by themselves.
 """
 
 from collections.abc import Iterator
@@ -47,8 +47,9 @@ _OURS = {"trust_remote_code": False}  # None, the default, would ask
 
 @dataclass(frozen=True)
 class Contents:
-    """Which model a path or name leads to: its SHA-256, the commit of a hub's, and, where it is an
-    adapter, the ``merged`` base whose weights it is merged into when it is loaded."""
+    """The model at a path or name: its SHA-256, a hub's commit, and, for an adapter, the ``merged``
+    base whose weights it is merged into when it is loaded.
+    """
 
     digest: str
     revision: str
@@ -56,7 +57,7 @@ class Contents:
 
 
 def contents_of(path: str) -> Contents:
-    """Return what is there now; of an adapter with what it changes.
+    """The base's digest and revision now, and the base of an adapter.
 
     Raises:
         InputError: nothing is there.
@@ -228,9 +229,9 @@ def _in_one_line(path: str) -> Iterator[bool]:
 
 
 def _is_causal(model: torch.nn.Module) -> bool:
-    """Return whether another last token leaves what is said of the tokens before it as it is.
+    """True if another last token leaves the output for the tokens before it unchanged.
 
-    Tried, not asked: configurations of encoders and of causal models say the same.
+    This is measured: the configurations of encoders and of causal models are alike.
     """
     ids_RL = torch.tensor([[0, 1, 0, 0], [0, 1, 0, 1]])
     with torch.no_grad():
@@ -253,14 +254,14 @@ def _head(model: torch.nn.Module, path: str) -> tuple[str, torch.nn.Linear]:
 
 @lru_cache(maxsize=8)
 def last_or_all(path: str, causal: bool, digest: str, count: int) -> str:
-    """Return what `preference.choices.LORA_LAYERS` calls a network's last ``count`` layers, or all
-    where there are no more, or nothing in it is known as its layers.
+    """A network's last ``count`` layers, as `preference.choices.LORA_LAYERS` spells them; all if
+    there are no more, or its layers are not known.
 
     Args:
         path: of the base.
-        causal: whether it says the next token.
-        digest: of what is there, by which the answer is known again.
-        count: how many layers.
+        causal: whether it is a causal language model.
+        digest: of the base, as the key of the cache.
+        count: the number of layers.
 
     Raises:
         InputError: it cannot be read, or transformers is not installed.

@@ -1,4 +1,4 @@
-"""What this machine computes a network with: its device, the type of its numbers, its memory.
+"""This machine's resources for a network: device, number type, memory.
 
 And what of it decides the last digits of what is computed, beside weights and what is read.
 """
@@ -57,8 +57,9 @@ def usual_batch(device: torch.device) -> int:
 
 @contextmanager
 def out_of_memory_advice(activations: bool = False) -> Iterator[None]:
-    """Say what to lower, or to switch on, where memory runs out within, and nowhere else:
-    ``activations`` are kept that need not be."""
+    """Turn an out-of-memory error inside into one that names the option to change; ``activations``
+    if they are kept and need not be.
+    """
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -71,8 +72,9 @@ def out_of_memory_advice(activations: bool = False) -> Iterator[None]:
 
 
 def _out_of_memory(error: BaseException) -> bool:
-    """Return whether memory could not be had: a device's, Python's, or that of torch on a
-    processor, whose error has no type of its own."""
+    """True if memory ran out: a device's, Python's, or that of torch on a CPU, whose error has no
+    type of its own.
+    """
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     message = str(error)
@@ -95,8 +97,9 @@ def last_digits(device: torch.device, threads: int) -> Iterator[str]:
 
 
 def multiplies_bfloat16() -> bool:
-    """Return whether the processor has products of bfloat16 of its own. One that has not emulates
-    them, slower than float32. (Linux on x86 tells; of any other it is not known.)"""
+    """True if the CPU multiplies bfloat16 natively. Others emulate it, slower than float32. (Known
+    for Linux on x86 only.)
+    """
     flags = _line("flags").partition(":")[2].split()
     return not _BFLOAT16.isdisjoint(flags)
 
@@ -106,7 +109,6 @@ def _processor() -> str:
 
 
 def _line(key: str) -> str:
-    """Return the first line of the system's description of its processors that begins so."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Texts as tokens, and the loss of a language model that says their next token.
+"""Texts as tokens, and the next-token loss of a causal language model.
 
 - `text`: an example is a text of a user's own. One longer than the context is cut into windows, as
   language models are trained; each window begins with the last token of the one before, so that
@@ -14,8 +14,8 @@ scored: where to stop is learnt, too.
 
 Of each scored token there is a number for every word known, far more than anything else. So states
 are computed once, and what is said by them in chunks of tokens, each of which goes back to its
-states before the next is computed: gradients are those of the whole but for the order of sums, and
-of these numbers there are never more than the base's ``most_logits`` (and their gradients).
+states before the next is computed: gradients are those of the whole except for the order of sums,
+and of these numbers there are never more than the base's ``most_logits`` (and their gradients).
 
 Legend: J examples, K texts of an example at most, N sampled examples, T distinct texts, R texts in
 a batch, L tokens of the longest, Q scored tokens in a batch, H width of states, V words known,
@@ -47,13 +47,13 @@ class NextTokens(LanguageExamples):
 
     @property
     def width(self) -> int:
-        """As of pairs."""
+        """One, as for pairs."""
         return 1
 
     def differentiate(
         self, texts_R: np.ndarray, taken_N: np.ndarray, weight_N: np.ndarray, model: PreferenceModel
     ) -> None:
-        """By the cross-entropy of scored tokens."""
+        """Differentiate through the cross-entropy of scored tokens."""
         del model
         shown_N = (self.text_JK[taken_N] >= 0).sum(1)
         weight_R = np.repeat(weight_N / shown_N, shown_N) / scored_tokens(self.tokens, texts_R)
@@ -81,7 +81,9 @@ class NextTokens(LanguageExamples):
         return Accuracy.of_users(right_U, scored_U, 1.0 / self.base.words, loss)
 
     def _losses(self, texts_R: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Texts' cross-entropies, added up over tokens, and how many tokens were the likeliest."""
+        """Texts' cross-entropies, summed over tokens, and the numbers of tokens that were the
+        likeliest.
+        """
         state_QH, next_Q, text_Q = scored_states(self.base, self.tokens, texts_R)
         row_Q, loss_R, right_R = text_Q.cpu().numpy(), *np.zeros((2, len(texts_R)))
         for part in chunks(self.base, len(next_Q)):
@@ -133,8 +135,9 @@ def scored_tokens(tokens: Tokens, texts_R: np.ndarray) -> np.ndarray:
 def scored_states(
     base: LanguageBase, tokens: Tokens, texts_R: np.ndarray
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Of each scored token: the state that says it, at the θ that was put last, (Q, H), itself,
-    and which text it is of, (Q,) each."""
+    """For each scored token: the state that predicts it, at the θ that was put last, (Q, H), its
+    id, and the index of its text, (Q,) each.
+    """
     state_RLH, ids_RL = base.states(tokens, texts_R)
     place_L = np.arange(ids_RL.shape[1])
     begin_R = np.maximum(tokens.second_T[texts_R], 1)[:, None]
@@ -144,7 +147,7 @@ def scored_states(
 
 
 def chunks(base: LanguageBase, scored: int) -> Iterator[slice]:
-    """Of scored tokens, as many at a time as there may be numbers for."""
+    """Slices of scored tokens, each with at most the allowed number of logits."""
     most = max(1, base.most_logits // base.words)
     return (slice(low, low + most) for low in range(0, scored, most))
 

@@ -1,8 +1,8 @@
 """Judgements as tokens, and the loss of a policy on them: a language model that says responses.
 
-A response's log-ratio is how much likelier it is, after its prompt and with its end, than where
-the policy began: under the checkpoint that is trained, which is the reference. What log-ratios of
-a judgement cost is in `preference.policy_losses`; here they are computed, and differentiated.
+A response's log-ratio is its log-likelihood, after its prompt and with its end, less that under the
+reference, which is the checkpoint that is trained. What log-ratios of a judgement cost is in
+`preference.policy_losses`; here they are computed, and differentiated.
 
 There is no second model: the reference is the same network at θ = 0, put there before the round's θ
 is. Each text's likelihood under it is computed by itself, so that it depends on nothing but the
@@ -42,12 +42,12 @@ _WRITTEN = 64  # responses of a policy, to see how long they are
 
 @dataclass(frozen=True, eq=False)
 class PolicyExamples(TokenExamples):
-    """As what they extend, of a policy.
+    """Examples of a policy.
 
     Attributes:
         reference_T: float64, log-likelihood of each text under the reference, as far as it is known
             by now, else NaN; the last, of no text, is 0.
-        kept: where the reference is looked for before it is computed; nowhere by default.
+        kept: the cache of reference likelihoods; none by default.
     """
 
     reference_T: np.ndarray = field(kw_only=True)
@@ -59,7 +59,7 @@ class PolicyExamples(TokenExamples):
         return policy_loss(self.base)
 
     def scored(self, texts_R: np.ndarray, slopes: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """As what it extends; a text's score is its log-likelihood, (R,) float64."""
+        """As in the base class; a text's score is its log-likelihood, (R,) float64."""
         state_QH, next_Q, text_Q = scored_states(self.base, self.tokens, texts_R)
         parts = list(chunks(self.base, len(next_Q)))
         leaf_QH = state_QH.detach().requires_grad_(True)
@@ -91,7 +91,7 @@ class PolicyExamples(TokenExamples):
         weight_N: np.ndarray,
         model: PreferenceModel,
     ) -> np.ndarray:
-        """As what it extends, through the log-ratios that losses are made of."""
+        """As in the base class, through the log-ratios that losses are made of."""
         there_NK = self.text_JK[taken_N] >= 0
         ratio_NK = torch.zeros(there_NK.shape, dtype=torch.float64)
         per_R = np.ones(len(texts_R))
@@ -112,7 +112,7 @@ class PolicyExamples(TokenExamples):
     def ratios(self, theta_D: torch.Tensor) -> torch.Tensor:
         """Log-ratios of all judgements' responses at θ, (J, K) float64; 0 where there is none.
 
-        Of each text by itself, but for a public test.
+        Each text is computed by itself, except in a public test.
         """
         present = np.unique(self.text_JK[self.text_JK >= 0])
         self.refer(present)
@@ -126,10 +126,9 @@ class PolicyExamples(TokenExamples):
         return torch.from_numpy(ratio_T)[torch.from_numpy(self.text_JK)]
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
-        """Return the accuracy of a policy, and what is to be known beside it:
+        """The accuracy of a policy, and further metrics:
 
-        - ``policy_saturated``: the share of pairs beyond the clip of its loss, which taught
-          nothing;
+        - ``policy_saturated``: the share of pairs beyond the clip of its loss, with zero gradient;
         - ``policy_chosen_ratio``, ``policy_rejected_ratio``: how much likelier, in nats, it has
           made responses than its reference does, on average;
         - ``policy_chosen_tokens``, ``policy_written_tokens``: how long chosen responses are, and
@@ -164,7 +163,7 @@ class PolicyExamples(TokenExamples):
         }
 
     def logits_R(self, theta_D: torch.Tensor) -> torch.Tensor:
-        """As `logits_of`, of its log-ratios at θ."""
+        """The `logits_of` its log-ratios at θ."""
         return self.logits_of(self.ratios(theta_D))
 
     def logits_of(self, ratio_JK: torch.Tensor) -> torch.Tensor:
@@ -175,7 +174,7 @@ class PolicyExamples(TokenExamples):
         return torch.where(there_JW, logits_JW, 0.0).float().reshape(-1)
 
     def prepare(self, taken_N: np.ndarray, together: bool) -> None:
-        """As what it extends, and the reference of what is taken."""
+        """As in the base class, and compute the reference of the examples."""
         super().prepare(taken_N, together)
         self.refer(np.unique(self.text_JK[taken_N]), together)
 
@@ -196,7 +195,7 @@ class PolicyExamples(TokenExamples):
             self.reference_T[some_R] = log_R
 
     def log_likelihoods(self, texts_R: np.ndarray) -> np.ndarray:
-        """Of responses, at the θ that was put last, (R,) float64."""
+        """Log-likelihoods of responses, at the θ that was put last, (R,) float64."""
         with torch.no_grad():
             state_QH, next_Q, text_Q = scored_states(self.base, self.tokens, texts_R)
             losses = [
@@ -208,7 +207,7 @@ class PolicyExamples(TokenExamples):
 
 
 def policy_loss(base: LanguageBase) -> PolicyLoss:
-    """Return the loss that a base with `--task policy` is trained by."""
+    """The loss of a base with `--task policy`."""
     settings = base.settings
     return PolicyLoss(settings.loss, settings.beta, settings.r_max)
 

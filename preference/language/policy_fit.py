@@ -28,12 +28,12 @@ FIT_RATES = {"lora": 0.1, "full": 0.003}
 
 @dataclass(frozen=True)
 class PolicyFit:
-    """How long, and in which steps.
+    """The length and steps of a fit.
 
     Attributes:
         epochs: passes over all judgements.
         batch: judgements of a step.
-        rate: the largest step, in θ's units; `FIT_RATES` has what suits.
+        rate: the largest step, in θ's units; `FIT_RATES` has recommended ones.
         seed: of the order of judgements.
 
     Raises:
@@ -53,7 +53,7 @@ class PolicyFit:
             raise InputError(f"--learning-rate must be a positive number; got {self.rate}")
 
     def steps(self, judgements: int) -> int:
-        """Return how many there are."""
+        """The number of steps."""
         return self.epochs * -(-judgements // self.batch)
 
     def __call__(
@@ -68,9 +68,9 @@ class PolicyFit:
 
         Args:
             examples: with at least one judgement.
-            weight_J: how much each counts; all the same without.
+            weight_J: the weight of each judgement; equal without.
             model: of preferences; BTL without.
-            progress: is told steps done, and how many there are.
+            progress: is called with the number of steps done, and of all.
             start_D: θ before them; zero without.
 
         Raises:
@@ -109,7 +109,7 @@ class PolicyFit:
         weight_J: np.ndarray,
         model: PreferenceModel,
     ) -> torch.Tensor:
-        """That of the mean loss at the θ that was put, (D,), at most of length one."""
+        """The gradient of the mean loss at the θ that was put, (D,), clipped to length one."""
         base = examples.base
         text_NK = examples.text_JK[taken_N]
         length_NK = np.where(text_NK >= 0, examples.tokens.lengths_T[text_NK], 0)
@@ -128,15 +128,16 @@ class PolicyFit:
 
 
 def share_of_rate(step: int, steps: int) -> float:
-    """Return the share of the largest rate that a step has: rising at first, then falling to 0."""
+    """A step's learning rate as a share of the largest: rising at first, then falling to 0."""
     return min(1.0, (step + 1) / max(1.0, _WARMUP * steps)) * (1.0 - step / steps)
 
 
 def shortened_gradient(
     base: LanguageBase, parameters: Mapping[str, torch.Tensor]
 ) -> torch.Tensor | None:
-    """Return the gradient that was added up in parameters, and taken from them, in θ's units, at
-    most of length one: (D,); None if it is not finite."""
+    """The gradient accumulated in parameters, clipped to length one in θ's units, (D,); None if it
+    is not finite. It is removed from the parameters.
+    """
     flat = [
         (torch.zeros_like(p) if p.grad is None else p.grad).float().reshape(1, -1)
         for p in parameters.values()

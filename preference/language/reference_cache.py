@@ -2,7 +2,7 @@
 
 The reference of a policy does not move while it is trained, nor does the text of a judgement: what
 it says of a text is the same from round to round, and from run to run. Where the environment names
-a folder it is kept there (`row_cache`): it tells of a user's text.
+a folder it is kept there (`row_cache`): it reveals a user's text.
 
 A likelihood is kept under a digest of all that it was computed from: the network
 (`LanguageBase.reference_terms`), and the tokens of each text in its batch, which for users is that
@@ -26,10 +26,10 @@ _FORMAT = "murmuration references 2"
 
 
 class References:
-    """What is known of texts' likelihoods under one network.
+    """The cache of texts' likelihoods under one network.
 
     Args:
-        folder: where it lies, if anywhere.
+        folder: of the cache, if any.
         terms: all that they depend on beside tokens.
     """
 
@@ -44,7 +44,7 @@ class References:
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield batches of texts with their log-likelihoods, (R,) each.
 
-        They are computed by ``compute`` where they are not known, and kept unless they are NaN.
+        Those not in the cache are computed by ``compute``, and cached unless they are NaN.
         """
         if not self._cache.is_kept:
             yield from ((some_R, compute(some_R)) for some_R in batches)
@@ -65,8 +65,9 @@ class References:
 
 
 def references(terms: str) -> References:
-    """Return what is known under a network of these terms, in the folder that the environment
-    names: one for all of a process."""
+    """The cache for a network of these terms, in the folder that the environment names; one for the
+    whole process.
+    """
     folder = named_folder()
     return References() if folder is None else _shared(folder, terms)
 
@@ -77,7 +78,7 @@ def _shared(folder: Path, terms: str) -> References:
 
 
 def _names(tokens: Tokens, texts_R: np.ndarray) -> list[bytes]:
-    """Return the name of each text of a batch: a digest of the whole batch, and its place there."""
+    """The cache key of each text of a batch: a digest of the whole batch, and its place there."""
     batch = hashlib.sha256()
     for text in texts_R.tolist():
         first, end = int(tokens.start_T[text]), int(tokens.start_T[text + 1])

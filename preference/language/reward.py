@@ -71,7 +71,7 @@ def save_language_model(
 
 
 def finite_theta(theta_D: np.ndarray, dimension: int) -> np.ndarray:
-    """Return a float32 copy of θ; InputError if it has another dimension or is not finite."""
+    """A float32 copy of θ; InputError if it has another dimension or is not finite."""
     theta_D = np.array(theta_D, dtype=np.float32)
     if theta_D.shape != (dimension,) or not np.isfinite(theta_D).all():
         raise InputError(f"weights must be {dimension} finite numbers")
@@ -79,7 +79,7 @@ def finite_theta(theta_D: np.ndarray, dimension: int) -> np.ndarray:
 
 
 def _described(base: LanguageBase | LanguageHead, folder: Path) -> dict[str, Any]:
-    """Return the base's description, which is named as in a folder that is passed on."""
+    """The base's config, with paths as they are named in a folder that is passed on."""
     described = base.to_config()
     paths = {key: described[key] for key in ("path", "merged") if described.get(key)}
     return described | {key: name_for(path, folder) for key, path in paths.items()}
@@ -100,7 +100,7 @@ class SavedReward:
 
     @classmethod
     def load(cls, folder: str | os.PathLike, base: str = "") -> "SavedReward":
-        """From a folder; ``base`` as of `RewardModel.load`.
+        """Load a folder; ``base`` as of `RewardModel.load`.
 
         Raises:
             InputError: the folder is not such a model, or its base is not there.
@@ -131,12 +131,13 @@ class SavedReward:
         return f"SavedReward({self.model}, {weights:,} weights)"
 
     def fits(self, prompt: Sequence[str], response: Sequence[str]) -> np.ndarray:
-        """Return which of R responses fit into what is read of a text, (R,) bool; others have no
-        score."""
+        """True for each of R responses that fits into the context, (R,) bool; others have no
+        score.
+        """
         return self._base.texts.fits(prompt, response)
 
     def score(self, prompt: Text | Sequence[Text], response: Text | Sequence[Text]) -> Any:
-        """As `RewardModel.score`; only differences count."""
+        """Score as `RewardModel.score` does; only differences count."""
         return scores_of(self.score_batch, prompt, response)
 
     def score_batch(self, prompts: Sequence[Text], responses: Sequence[Text]) -> np.ndarray:
@@ -153,7 +154,7 @@ class SavedReward:
         columns: str | Mapping[str, str] = "",
         **declared: bool | int | str,
     ) -> Accuracy:
-        """As `RewardModel.accuracy`."""
+        """The accuracy, as `RewardModel.accuracy`."""
         judgements = read_judgements(data, self.model, columns, declared)
         return pair_examples(judgements, _AsFeature(self._base)).accuracy(np.ones(1))
 
@@ -170,8 +171,9 @@ class _AsFeature:
         return self.base.texts.unreadable(prompts, responses)
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """Return the rewards of texts, (R, 1) float32, each computed by itself: nobody's text moves
-        another's last digits."""
+        """The rewards of texts, (R, 1) float32, each computed by itself: no text changes the last
+        digits of another's.
+        """
         tokens = self.base.texts(prompts, responses)
         alone = np.arange(len(responses))[:, None]
         return rewards_of(self.base, tokens, alone)[:, None].astype(np.float32)
@@ -183,9 +185,9 @@ class _AsFeature:
 def rewards_of(
     base: LanguageBase, tokens: Tokens, batches: Iterable[np.ndarray] | None = None
 ) -> np.ndarray:
-    """Return the rewards of texts at the θ that was put last, (R,) float64.
+    """The rewards of texts at the θ that was put last, (R,) float64.
 
-    ``batches`` are of texts of about equal length if nothing is said.
+    ``batches`` default to texts of about equal length.
     """
     reward_R = np.empty(len(tokens.lengths_T))
     batches = length_batches(tokens.lengths_T, base.batch_tokens) if batches is None else batches
@@ -196,7 +198,7 @@ def rewards_of(
 
 
 def base_of_adapter(folder: Path, about: Mapping[str, Any], given: str = "") -> str:
-    """Return where what an adapter in a folder changes is found; ``about`` is the base in its FILE.
+    """Find the base of an adapter in a folder; ``about`` is the base in its FILE.
 
     Raises:
         InputError: it is nowhere.
@@ -206,13 +208,14 @@ def base_of_adapter(folder: Path, about: Mapping[str, Any], given: str = "") -> 
 
 
 def is_language_model(folder: str | os.PathLike) -> bool:
-    """Return whether a folder says that it holds a language model."""
+    """True if a folder holds a saved language model."""
     return (Path(folder) / FILE).exists()
 
 
 def system_of(path: str | os.PathLike) -> str:
-    """Return the system prompt that a saved language model was trained with; empty of none, and of
-    any other base, or of a folder that will not load."""
+    """The system prompt that a saved language model was trained with; empty if there is none, for
+    any other base, and for a folder that will not load.
+    """
     try:
         base = read_about(Path(path).expanduser()).get("base")
     except InputError:
@@ -221,7 +224,7 @@ def system_of(path: str | os.PathLike) -> str:
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """Return what `murmuration.json` in a folder says."""
+    """The content of `murmuration.json` in a folder."""
     path = folder / FILE
     try:
         check_folder(folder)

@@ -3,8 +3,8 @@
 A row is named by a digest of all that it was computed from, and lies in an SQLite file that is
 named by a digest of what all rows of the file depend on: a tokenizer, a network. So it has the same
 bits whether it is read or computed, whatever else the folder holds. The folder holds no text, but
-rows tell of private texts like the texts themselves: nobody but its owner may open it, and whoever
-deletes the texts deletes it too.
+rows reveal private texts like the texts themselves: only its owner may open it, and must delete it
+together with the texts.
 
 SQLite lets several processes write at a time, and undoes what a killed one left half written. A row
 is believed only if its checksum is right; a file with one that is not is deleted. A file that
@@ -35,14 +35,15 @@ _log = get_logger("murmuration")
 
 
 def named_folder() -> Path | None:
-    """Return the folder that the environment names, or None."""
+    """The folder that the environment names, or None."""
     named = os.environ.get(FOLDER)
     return Path(named) if named else None
 
 
 def user_folder() -> Path | None:
-    """Return the named folder, or else the user's own; None if the variable is empty, or the user
-    has no such folder."""
+    """The named folder, or else the user's own; None if the variable is empty, or the user has no
+    such folder.
+    """
     if FOLDER in os.environ:
         return named_folder()
     own = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -54,7 +55,7 @@ def user_folder() -> Path | None:
 
 
 def key_of(form: str, terms: Iterable[str]) -> str:
-    """Return SHA-256 in hex of what a file or a row depends on, and of its format."""
+    """SHA-256 in hex of all that a file or a row depends on, and of its format."""
     digest = hashlib.sha256(form.encode())
     for term in terms:
         written = term.encode("utf-8", "surrogatepass")
@@ -84,11 +85,11 @@ class RowCache:
 
     @property
     def is_kept(self) -> bool:
-        """Return whether rows are kept anywhere."""
+        """True if rows are cached on disk."""
         return self._path is not None
 
     def find(self, names: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return the rows of these names that are known."""
+        """The cached rows of these names."""
         new = {name: self._new[name] for name in names if name in self._new}
         if self._path is None:
             return new
@@ -143,7 +144,7 @@ class RowCache:
             _log.warning(said, FOLDER, self._path.parent, self._kind, error)
 
     def room(self) -> float:
-        """Return how many bytes of rows can still be kept."""
+        """The number of bytes of rows that still fit."""
         if self._path is None or not self._writable:
             return 0.0
         if self._max_bytes is None:

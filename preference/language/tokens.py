@@ -10,10 +10,10 @@ front of the prompt. A response is never cut: one that does not fit, or of which
 drops a part, is an error, because a judgement about a text that the model did not see would teach
 it something else. A text by itself is cut into windows.
 
-What somebody writes is text and never control: where it holds what a chat template marks turns
-with, it is an error, too; where there is no template, special tokens are read as the characters
-that they are spelled with. A template reads nothing but the messages: its clock stands still, and
-its dice begin anew with each exchange (`confined.tokenizer_child`).
+Users' text is never control: a text with a chat template's marks of turns is an error, too; where
+there is no template, special tokens are read as the characters that they are spelled with. A
+template reads nothing but the messages: its clock stands still, and its dice begin anew with each
+exchange (`confined.tokenizer_child`).
 
 Legend: T texts (a prompt with a response), R of them in a batch, L tokens of the longest.
 """
@@ -84,9 +84,9 @@ class Tokens:
     Attributes:
         ids: int32, all texts' tokens one after the other; in memory, or in a file that is mapped.
         start_T: T + 1 offsets into ``ids``.
-        second_T: where in a text the response begins: an encoder's second segment, and what is
-            scored where next tokens are said.
-        cut: how many prompts were cut.
+        second_T: the index in a text where the response begins: an encoder's second segment, and
+            the scored tokens of a causal language model.
+        cut: the number of prompts that were cut.
     """
 
     ids: torch.Tensor
@@ -111,7 +111,7 @@ class Tokens:
         return ids_RL, mask_RL
 
     def segments(self, texts_R: np.ndarray, length: int) -> torch.Tensor:
-        """Return which of an encoder's two segments each token belongs to, (R, L): 0 or 1."""
+        """The segment of an encoder that each token belongs to, (R, L): 0 or 1."""
         second = torch.from_numpy(self.second_T[texts_R])[:, None]
         return (torch.arange(length) >= second).long()
 
@@ -169,7 +169,9 @@ class TextTokens:
         cache = RowCache(folder, key, "tokens")
 
         def computed(places: Sequence[int]) -> Iterator[list[int]]:
-            """Yield of each text whether its prompt was cut, where the response begins, tokens."""
+            """Yield for each text: whether its prompt was cut, where the response begins, and the
+            tokens.
+            """
             head_ids, tail_ids = (self._ids([side[t] for t in places]) for side in (heads, tails))
             for text, head, tail in zip(places, head_ids, tail_ids, strict=True):
                 room = most - len(tail)
@@ -204,21 +206,21 @@ class TextTokens:
         return Tokens(ids, start_T, second_T, int(cut_T.sum()))
 
     def whole(self, prompts: Sequence[str], responses: Sequence[str]) -> list[str]:
-        """Return each prompt with its response as they are written down."""
+        """Each prompt with its response, as they are written for the model."""
         parts = (self._exchanges if self.chat else self._plain)(prompts, responses)
         return [head + tail for head, tail in zip(*parts, strict=True)]
 
     def fits(
         self, prompts: Sequence[str], responses: Sequence[str], *, ended: bool = False
     ) -> np.ndarray:
-        """Return which texts can be read, (T,) bool."""
+        """True for each text that can be read, (T,) bool."""
         reasons_T = self.unreadable(prompts, responses, ended=ended)
         return np.array([not reason for reason in reasons_T], dtype=bool)
 
     def unreadable(
         self, prompts: Sequence[str], responses: Sequence[str], *, ended: bool = False
     ) -> list[str]:
-        """Return why each of T texts cannot be read; "" where it can."""
+        """The reason why each of T texts cannot be read; "" if it can."""
         _, tails = (self._exchanges if self.chat else self._plain)(prompts, responses)
         most, reasons_T = self._most(ended), self._misread(prompts, responses, tails)
         for text, ids in enumerate(self._ids(tails)):
@@ -229,8 +231,9 @@ class TextTokens:
     def _misread(
         self, prompts: Sequence[str], responses: Sequence[str], tails: Sequence[str]
     ) -> list[str]:
-        """Return why the model would read something else than each of T texts, whatever its length;
-        ``tails`` is what is written of the responses."""
+        """The reason why the model would read something else than each of T texts, whatever its
+        length; ``tails`` are the responses as written.
+        """
         if not self.chat:
             return [""] * len(tails)
         return [
@@ -275,7 +278,6 @@ class TextTokens:
         return [*dict.fromkeys(result)]
 
     def _last(self, ended: bool) -> list[int]:
-        """Return what is written after a response."""
         return self._after + (self._end(self._after) if ended and not self.chat else [])
 
     def _most(self, ended: bool) -> int:
@@ -284,7 +286,7 @@ class TextTokens:
         return self.limit - special
 
     def windows(self, texts: Sequence[str]) -> tuple[Tokens, np.ndarray]:
-        """Tokens of texts by themselves, with their end, and how many windows each was cut into.
+        """Tokens of texts by themselves, with their end tokens, and the number of windows of each.
 
         Windows of at most ``limit`` tokens; each but a text's first begins with the last token of
         the one before, which is scored there. A text of a single token has no window.
@@ -309,7 +311,7 @@ class TextTokens:
         return [] if end is None or [*written[-1:]] == [end] else [end]
 
     def _ids(self, texts: Sequence[str], special: bool = False) -> Iterator[list[int]]:
-        """Each text's tokens; so many at a time that their lists stay small."""
+        """Yield each text's tokens, in batches whose lists stay small."""
         for first, end in parts([len(text) for text in texts]):
             some = list(texts[first:end])
             with unbroken():
@@ -331,8 +333,7 @@ class TextTokens:
     def _exchanges(
         self, prompts: Sequence[str], responses: Sequence[str]
     ) -> tuple[list[str], list[str]]:
-        """Return what the chat template writes, up to where the response begins and from there
-        on."""
+        """The chat template's output, up to where the response begins and from there on."""
         heads, tails = [], []
         for prompt, response in zip(prompts, responses, strict=True):
             head, whole = self._templated(prompt, response)
@@ -412,7 +413,7 @@ def _too_long(tokens: int, most: int) -> str:
 
 
 def _joined(texts: Iterable[Sequence[int]]) -> tuple[torch.Tensor, np.ndarray]:
-    """All texts' tokens one after the other, and T + 1 offsets."""
+    """All texts' tokens, concatenated, and T + 1 offsets."""
     lengths = array("q", [0])
 
     def parts() -> Iterator[np.ndarray]:
@@ -430,7 +431,6 @@ def _joined(texts: Iterable[Sequence[int]]) -> tuple[torch.Tensor, np.ndarray]:
 
 
 def _around(whole: list[int], part: list[int]) -> tuple[list[int], list[int]]:
-    """Return what stands before and after a part."""
     for at in range(len(whole)):
         if whole[at : at + len(part)] == part:
             return whole[:at], whole[at + len(part) :]

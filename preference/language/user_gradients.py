@@ -3,7 +3,7 @@
 A trained layer's gradient is a sum over tokens of what came in and what came back: for a linear
 layer y = W x it is Σ_t g_t x_tᵀ. Hooks keep what came in, and as soon as g has come back add each
 user's tokens up by themselves, straight into that user's row. That is as much arithmetic as the sum
-over everybody; the backward pass itself is spared the weights' gradients, which it would throw
+over all users; the backward pass itself is spared the weights' gradients, which it would throw
 away. What it costs is a row of D numbers for each user of a chunk, so the caller bounds the chunk.
 
 Exact for what the network computes, with rules for linear layers (`torch.nn.Linear`, GPT-2's
@@ -58,7 +58,7 @@ class _Layer:
 
 
 class Touched:
-    """Which numbers of a chunk's rows were added to: all others are as they were, zero.
+    """The numbers of a chunk's rows that were added to; all others are still zero.
 
     Whole parameters, and rows of embeddings; of every user in the chunk together.
     """
@@ -101,7 +101,7 @@ class Touched:
 
 @dataclass
 class _Batch:
-    """Where the gradients of the batch in progress go."""
+    """The destination of the gradients of the batch in progress."""
 
     grads_BD: torch.Tensor
     spans: Sequence[Span]
@@ -188,10 +188,10 @@ class UserBackward:
 
     @contextmanager
     def by_token(self, row_Q: Sequence[int]) -> Iterator[None]:
-        """Layers are called within with a row for each of some tokens, not for each sequence.
+        """Inside, layers are called with a row for each of some tokens, not for each sequence.
 
         ``row_Q`` says whose tokens these are: sequences of the batch, ascending. Outside ``into``
-        nothing is told apart, and this does nothing.
+        this does nothing.
         """
         batch = self._batch
         if batch is None:
@@ -276,7 +276,6 @@ _Into = Mapping[str, torch.Tensor]
 
 
 def _wide(value: Any) -> Any:
-    """In float32, if these are numbers with a point."""
     floats = isinstance(value, torch.Tensor) and value.is_floating_point()
     return value.float() if floats else value
 
@@ -293,7 +292,7 @@ def _linear(module: nn.Module, args: list, named: dict, g: torch.Tensor, into: _
 
 
 def _is_transposed(module: nn.Module) -> bool:
-    """Return whether a layer is GPT-2's linear one, of transformers."""
+    """True if a layer is GPT-2's linear one, of transformers."""
     return type(module).__name__ == "Conv1D" and hasattr(module, "nf")
 
 
@@ -330,8 +329,9 @@ def _again(module: nn.Module, args: list, named: dict, g: torch.Tensor, into: _I
 
 
 def _rule(module: nn.Module) -> Callable:
-    """Return how a layer's gradient is made; subclasses may compute something else, so exact
-    types."""
+    """The function for a layer's gradient; by exact type, since subclasses may compute something
+    else.
+    """
     if type(module) is nn.Linear or _is_transposed(module):
         return _linear
     if type(module) is nn.Embedding and not (module.scale_grad_by_freq or module.max_norm):

@@ -99,12 +99,12 @@ class PairExamples(ArrayExamples):
         return self if self.width == 1 else None
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
-        """Return the accuracy of a head, as `accuracy_by` has it."""
+        """The accuracy of a head, as in `accuracy_by`."""
         logits_R = self.logits_R(torch.from_numpy(float32_of(theta_D)))
         return accuracy_by(logits_R, self.y_R, self.start_U, self.kind, self.width)
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
-        """Return its accuracy alone."""
+        """The accuracy; there are no other metrics."""
         return self.accuracy(theta_D), {}
 
     def user_gradients(
@@ -116,7 +116,7 @@ class PairExamples(ArrayExamples):
         *,
         batch_users: bool = False,
     ) -> Iterator[torch.Tensor]:
-        """As `gradients.user_gradients`: each user by itself, whatever ``batch_users`` allows."""
+        """As `gradients.user_gradients`: each user separately, whatever ``batch_users`` allows."""
         del batch_users
         return gradients.user_gradients(self, theta_D, taken_N, taken_S, model)
 
@@ -132,7 +132,7 @@ class PairExamples(ArrayExamples):
         batch_users: bool = False,
         add: AddTo | None = None,
     ) -> torch.Tensor:
-        """As `gradients.sum_over_users`: each user by itself; ``add`` is not needed."""
+        """As `gradients.sum_over_users`: each user separately; ``add`` is not needed."""
         del add, batch_users
         return gradients.sum_over_users(
             self, theta_D, taken_N, taken_S, reduce, model, local, width
@@ -161,10 +161,10 @@ class PairExamples(ArrayExamples):
 def pair_examples(
     judgements: Judgements, feature_map: FeatureMap, left_out: LeftOut | None = None
 ) -> PairExamples:
-    """Return the feature differences of judgements.
+    """Feature differences of judgements.
 
-    With ``left_out``, which takes them, judgements without finite features are left out, and users
-    stay. Nobody else's differences depend on whether there are any.
+    Judgements without finite features go to ``left_out`` if it is given; their users stay, and no
+    other user's differences depend on them.
 
     Raises:
         InputError: features are not finite (names the row), and there is nothing to take them.
@@ -259,9 +259,10 @@ def flips(judgements: Judgements) -> torch.Tensor | None:
 def distinct_texts(
     judgements: Judgements, uses_prompt: bool, shown_J: Sequence[Sequence[str]] | None = None
 ) -> tuple[np.ndarray, list[str], list[str], list[int]]:
-    """Return which distinct text each response of each judgement is (−1: there is none), and these
-    texts with the judgement they first appear in. ``shown_J`` are those of each judgement that
-    count; None: all."""
+    """The index of the distinct text of each response of each judgement (−1: none), and these texts
+    with the judgement that each first appears in. ``shown_J`` are the responses of each judgement
+    that count; None: all.
+    """
     index: dict[tuple[str, str], int] = {}
     first_row_T: list[int] = []
     text_JK = np.full((len(judgements), judgements.most_responses), -1, dtype=np.int64)

@@ -7,8 +7,8 @@ ones. The preference models that ship are compiled (``preference.linear.numba_gr
 other is computed by tensor operations, user by user (``preference.linear.torch_gradients``).
 
 A user's vector is a function of that user's judgements, θ and public constants, to the last bit:
-not of who sits beside, of how many there are, or of how they are cut into chunks. Else one user
-would move the others' clipped vectors, which no sensitivity counts.
+not of other users, of their number, or of how they are cut into chunks. Else one user would move
+the others' clipped vectors, which no sensitivity counts.
 
 Chunks need nothing of each other, so each is worked on by one core; see
 ``privacy.mechanisms.parallel``. A chunk holds a bounded number of users, and no user has more than
@@ -42,8 +42,7 @@ _PARTS = 32  # of a sum: enough for the cores of one machine, and few enough to 
 def windows(
     start_U: torch.Tensor, users_S: np.ndarray, group_size: int, words_S: np.ndarray
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return which judgements each sampled user contributes: at most ``group_size`` in a cyclic
-    window.
+    """Select the judgements of each sampled user: at most ``group_size``, in a cyclic window.
 
     Args:
         start_U: offsets of all users' judgements, length U + 1.
@@ -52,7 +51,7 @@ def windows(
         words_S: a uniform 64-bit word for each sampled user; it places the window.
 
     Returns:
-        The judgements, user after user (N,), and how many belong to each user (S,).
+        The judgements, user after user (N,), and the number of each user's (S,).
     """
     # NumPy: on vectors this short it is several times as fast as torch.
     start = start_U.numpy()
@@ -190,7 +189,7 @@ class _Work:
 
 
 def _cuts(ends_S: np.ndarray, bytes_each: int) -> list[int]:
-    """Return where chunks begin and end: whole users, about equally many judgements in each."""
+    """The bounds of chunks: whole users, with about equally many judgements in each."""
     total = int(ends_S[-1]) if len(ends_S) else 0
     size = min(max(CHUNK_BYTES, total * bytes_each // _CHUNKS), _LARGE_CHUNK_BYTES)
     chunks = -(-total // max(1, size // bytes_each))

@@ -67,12 +67,12 @@ def best_loss(logits_JW: torch.Tensor, y_JW: torch.Tensor) -> torch.Tensor:
 
 
 def ranked_pair_residual(logits_J1: torch.Tensor, y_J1: torch.Tensor) -> torch.Tensor:
-    """As of `btl`; two that tie say nothing."""
+    """The residual of `btl`; zero for a tie."""
     return torch.where(y_J1 < 1.0, 0.0, btl_residual(logits_J1, y_J1))
 
 
 def ranked_pair_loss(logits_J1: torch.Tensor, y_J1: torch.Tensor) -> torch.Tensor:
-    """As of `btl`; two that tie say nothing."""
+    """The loss of `btl`; zero for a tie."""
     return torch.where(y_J1[:, 0] < 1.0, 0.0, btl_loss(logits_J1, y_J1))
 
 
@@ -106,8 +106,9 @@ def ranking_loss(logits_JW: torch.Tensor, y_JW: torch.Tensor) -> torch.Tensor:
 
 
 def _log_among(scores_JK: torch.Tensor, y_JW: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of rankings with ties: log Σ exp over a response and what is below its place, (J, K), and
-    where its place begins, (J, K) int64."""
+    """For rankings with ties: log Σ exp over a response and those below its place, (J, K), and the
+    index where its place begins, (J, K) int64.
+    """
     first_JK = torch.nn.functional.pad(~(y_JW < 1.0), (1, 0), value=True)
     at_JK = torch.arange(scores_JK.shape[1], device=scores_JK.device).expand(first_JK.shape)
     begin_JK = torch.where(first_JK, at_JK, 0).cummax(dim=1).values

@@ -1,4 +1,4 @@
-"""What users' own steps are: light to import, for whoever only plans them."""
+"""Settings of users' local steps; light to import."""
 
 import math
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LocalSteps:
-    """So many gradient steps of length ``rate`` on a user's own judgements."""
+    """``steps`` gradient steps of length ``rate`` on a user's own judgements."""
 
     steps: int
     rate: float

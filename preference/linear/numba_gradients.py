@@ -58,7 +58,9 @@ def _fetch(typing_context: Any, numbers: Any, at: Any) -> Any:
 
 @kernel(fastmath=_FAST)
 def slopes(model: int, z: np.ndarray, y: np.ndarray, slope: np.ndarray) -> None:
-    """One judgement: derivatives of its loss by the logits ``z`` of its rows, all of them there."""
+    """For one judgement: derivatives of its loss by the logits ``z`` of its rows, without
+    padding.
+    """
     width = len(z)
     if model == THURSTONE:
         for k in range(width):
@@ -85,7 +87,7 @@ def slopes(model: int, z: np.ndarray, y: np.ndarray, slope: np.ndarray) -> None:
 
 @kernel()
 def there(y: np.ndarray) -> int:
-    """Return how many of a judgement's rows are there."""
+    """The number of a judgement's rows that are not padding."""
     count = 0
     while count < len(y) and not math.isinf(y[count]):
         count += 1
@@ -133,8 +135,8 @@ def _hazard(at: float) -> float:
 def _ranking(z: np.ndarray, y: np.ndarray, slope: np.ndarray) -> None:
     """All choices of a ranking: the first among all, the second among the rest, and so on.
 
-    What ties with the response before it has y below 1. Each response of a place is chosen among
-    itself and what is below its place.
+    A response that ties with the one before it has y below 1. Each response of a place is chosen
+    among itself and what is below its place.
     """
     width = len(z)
     slope[:] = 0.0

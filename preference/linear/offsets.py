@@ -1,10 +1,10 @@
 """A user's own inclination to thumbs up: the one number of the model of thumbs that is theirs.
 
-P(thumbs up) = σ(r(x) + b), where r is everybody's reward and b the user's offset: some people like
+P(thumbs up) = σ(r(x) + b), where r is the shared reward and b the user's offset: some people like
 nearly everything, others hardly anything, and neither says which response is better. A user's loss
 at θ is what is left when their b is chosen best,
 
-    L(θ) = min_b 1/n · (Σ_i −log P(y_i) + b² / (2·V)),
+L(θ) = min_b 1/n · (Σ_i −log P(y_i) + b² / (2·V)),
 
 over the n thumbs that count. The ridge is that of a normal prior with variance V, a public
 constant, and keeps b finite where all thumbs of a user are alike. What is minimised is convex in b
@@ -69,7 +69,7 @@ def offset(z: np.ndarray, y: np.ndarray) -> float:
 
 @kernel()
 def thumb_slopes(z: np.ndarray, y: np.ndarray, slope: np.ndarray) -> None:
-    """One user's thumbs: derivatives of n·L by the rewards ``z``, into ``slope``."""
+    """For one user's thumbs: derivatives of n·L by the rewards ``z``, into ``slope``."""
     b = offset(z, y)
     for k in range(len(z)):
         slope[k] = 1.0 / (1.0 + math.exp(-max(-700.0, min(700.0, z[k] + b)))) - y[k]

@@ -18,7 +18,7 @@ from murmuration.privacy.mechanisms.parallel import one_core
 
 
 class Rows(Protocol):
-    """What judgements' gradients are made of; as of `preference.linear.examples.PairExamples`."""
+    """The data of judgements' gradients; as of `preference.linear.examples.PairExamples`."""
 
     @property
     def x_RD(self) -> torch.Tensor:

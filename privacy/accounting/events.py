@@ -17,10 +17,11 @@ from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.event import Event, check_gaussian
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian, PoissonGaussian
-from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.extensions import Group
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.selection.random_stopping import RandomStopping
+from murmuration.privacy.theorems import check_event
 
 # One round of example-level DP-SGD, to be accounted for whole users by group privacy.
 #
@@ -75,11 +76,7 @@ class RandomizedLabels:
 
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
         """The worst such release (Kairouz et al. 2015); Unsupported elsewhere."""
-        if adjacency is not Adjacency.REPLACE_LABELS:
-            raise Unsupported(
-                f"randomized labels have no guarantee under {adjacency}: prompts, responses and "
-                f"numbers of judgements are not protected; use {Adjacency.REPLACE_LABELS}"
-            )
+        check_event(self.kind, adjacency)
         return (DiscretePMF.worst(self.epsilon, self.delta, interval),)
 
 
@@ -165,11 +162,7 @@ class BandedGaussian:
 
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
         """That of a sampled Gaussian sum; Unsupported where a user is replaced."""
-        if adjacency.vectors_changed != 1:
-            raise Unsupported(
-                f"correlated noise has no guarantee under {adjacency}: a user who is replaced may "
-                "be in another group; use add-remove or zero-out, or independent noise"
-            )
+        check_event(self.kind, adjacency)
         return PoissonGaussian(self.probability, self.noise_multiplier).loss(adjacency, interval)
 
 

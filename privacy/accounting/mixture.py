@@ -32,7 +32,8 @@ from scipy import special
 
 from murmuration.privacy.accounting.discrete_pmf import DiscretePMF, between
 from murmuration.privacy.accounting.event import check_gaussian
-from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.theorems import check_event
 
 #: Probability that may go to an infinite loss at each cut, each round.
 _TAIL = 0.5 * math.exp(-50)
@@ -96,12 +97,7 @@ class MixtureGaussian:
         Raises:
             Unsupported: under ``replace`` and ``replace-labels``.
         """
-        if adjacency.vectors_changed != 1:
-            raise Unsupported(
-                "sampling examples (ELS, the mixture of Gaussians) has no guarantee under "
-                f"{adjacency}: nothing is proved for a user whose examples are replaced; "
-                "use add-remove or zero-out"
-            )
+        check_event(self.kind, adjacency)
         mixture = _Mixture.binomial(self.noise_multiplier, self.group_size, self.probability)
         if mixture.centres_K[-1] == 0.0:  # so rarely sampled that all of it was cut
             return (DiscretePMF.dense(0, np.array([1.0 - mixture.cut]), mixture.cut),)

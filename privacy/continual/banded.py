@@ -38,6 +38,7 @@ import numpy as np
 
 from murmuration.privacy.accounting.events import BandedGaussian, ParallelEvent
 from murmuration.privacy.continual.toeplitz import GRID, ToeplitzFactor, Workload
+from murmuration.privacy.theorems import Mechanism, Participation
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class Banded(ToeplitzFactor):
         ValueError: the first is not positive, one is not finite, or a column is longer than 1.
     """
 
-    replaceable: ClassVar[bool] = False
+    participation: ClassVar[Participation] = Participation.TURNS_BY_COIN
+    mechanism: ClassVar[Mechanism] = Mechanism.BANDED
     coefficients: tuple[float, ...]
 
     def __post_init__(self) -> None:

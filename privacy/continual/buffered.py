@@ -40,6 +40,7 @@ import numpy as np
 
 from murmuration.privacy.accounting.events import BufferedGaussian, BufferedLater
 from murmuration.privacy.continual.toeplitz import GRID, ToeplitzFactor, Workload
+from murmuration.privacy.theorems import Mechanism, Participation
 
 #: Buffers where nobody chose: more gain next to nothing in up to thousands of rounds.
 BUFFERS = 3
@@ -55,7 +56,8 @@ class BufferedToeplitz(ToeplitzFactor):
             be, or what a user adds in all their rounds can be longer than 1.
     """
 
-    replaceable: ClassVar[bool] = True
+    participation: ClassVar[Participation] = Participation.TURNS
+    mechanism: ClassVar[Mechanism] = Mechanism.BUFFERED
     first: float
     scales: tuple[float, ...]
     decays: tuple[float, ...]

@@ -22,12 +22,13 @@ import numpy as np
 
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.continual.toeplitz import ToeplitzFactor
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.noisy_sum import fingerprint
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import CyclicSampler
+from murmuration.privacy.theorems import Theorem, find
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,13 @@ class CorrelatedSum:
             raise ValueError(
                 f"noise for {self.factor.groups} groups, and {self.sampler.groups} groups"
             )
-        if self.adjacency.vectors_changed != 1 and not self.factor.replaceable:
-            raise Unsupported(
-                f"banded noise has no guarantee under {self.adjacency}; use add-remove or "
-                "zero-out, or independent noise"
-            )
-        _ = self.event_of(1)  # validates the parameters
+        _ = self.theorem, self.event_of(1)  # validates the parameters
+
+    @property
+    def theorem(self) -> Theorem:
+        """The theorem about all rounds; Unsupported if there is none."""
+        factor = self.factor
+        return find(self.clip.unit, factor.participation, factor.mechanism, self.adjacency)
 
     @property
     def std(self) -> float:

@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from murmuration.privacy.accounting.event import Event
+from murmuration.privacy.theorems import Mechanism, Participation
 
 #: Coefficients are whole multiples of this, toward zero: the same numbers wherever they are chosen,
 #: and no larger than they may be, not even by rounding.
@@ -31,8 +32,9 @@ class ToeplitzFactor(ABC):
     the factor is for. Noise is streamed: round t's is (z_t − Σ weights · what is remembered) / c_0.
     """
 
-    #: Whether a user may be replaced by another, or only come and go.
-    replaceable: ClassVar[bool]
+    #: Who takes part in a round of such noise.
+    participation: ClassVar[Participation]
+    mechanism: ClassVar[Mechanism]
 
     @property
     @abstractmethod

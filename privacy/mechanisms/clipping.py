@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.numba_jit import kernel
 from murmuration.privacy.mechanisms.parallel import COLUMNS, on_each_core
+from murmuration.privacy.theorems import Unit
 
 if TYPE_CHECKING:
     import torch
@@ -51,6 +52,7 @@ class UserClip:
     moves by at most ``sensitivity(adjacency)`` between neighbours.
     """
 
+    unit: ClassVar[Unit] = Unit.VECTOR
     norm: float
 
     def __post_init__(self) -> None:
@@ -233,8 +235,17 @@ def square(grad_D: np.ndarray) -> float:
 
 
 @dataclass(frozen=True)
+class LabelClip(UserClip):
+    """The same, of vectors whose prompts, responses and counts are shown to the server."""
+
+    unit: ClassVar[Unit] = Unit.LABELS
+
+
+@dataclass(frozen=True)
 class NoClip:
     """Leaves vectors as they are: for the non-private twin only. It has no sensitivity at all."""
+
+    unit: ClassVar[Unit] = Unit.UNBOUNDED
 
     def sensitivity(self, adjacency: Adjacency) -> float:
         """Unbounded under every relation, so that no noise can be calibrated to it."""
@@ -272,6 +283,7 @@ class ExampleClip:
     with G examples in it moves it by at most G·norm.
     """
 
+    unit: ClassVar[Unit] = Unit.EXAMPLES
     norm: float
 
     def __post_init__(self) -> None:

@@ -21,15 +21,16 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from murmuration.privacy.accounting.events import Event, GroupGaussian, PoissonGaussian
+from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import Mechanism
 
 #: What can be drawn in about a second on one core; beyond it rounds would wait for noise.
 MOST_COORDINATES = 100_000
@@ -47,16 +48,11 @@ def installed() -> bool:
 class DiscreteNoise:
     """Discrete Gaussian noise on ``dimension`` coordinates instead of floating-point noise."""
 
+    mechanism: ClassVar[Mechanism] = Mechanism.DISCRETE_GAUSSIAN
     dimension: int
 
-    def charged(self, event: PoissonGaussian | MixtureGaussian | GroupGaussian) -> Event:
-        """Return what a release costs that would cost ``event`` with continuous noise.
-
-        Raises:
-            ValueError: there is no such statement about ``event``.
-        """
-        if isinstance(event, GroupGaussian):
-            raise ValueError("group privacy has no discrete noise; use --noise gaussian")
+    def charged(self, event: PoissonGaussian | MixtureGaussian) -> Event:
+        """The cost of a release that would cost ``event`` with continuous noise."""
         return DiscretizedGaussian(event, self.dimension, grid.PRECISION)
 
     def add(

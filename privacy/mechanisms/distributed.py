@@ -26,14 +26,16 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from murmuration.privacy.accounting.events import Event, GroupGaussian, PoissonGaussian
+from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.mechanisms import discrete_gaussian, grid
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import Mechanism
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class DistributedNoise:
     In the place of ``discrete.DiscreteNoise``.
     """
 
+    mechanism: ClassVar[Mechanism] = Mechanism.SHARES
     dimension: int
     parties: int
 
@@ -50,14 +53,8 @@ class DistributedNoise:
         if self.parties < 2:
             raise ValueError(f"noise in shares is of at least two parties, got {self.parties}")
 
-    def charged(self, event: PoissonGaussian | MixtureGaussian | GroupGaussian) -> Event:
-        """Return what a release costs that would cost ``event`` with continuous noise.
-
-        Raises:
-            ValueError: there is no such statement about ``event``.
-        """
-        if isinstance(event, GroupGaussian):
-            raise ValueError("group privacy has no noise in shares; use --noise gaussian")
+    def charged(self, event: PoissonGaussian | MixtureGaussian) -> Event:
+        """The cost of a release that would cost ``event`` with continuous noise."""
         return DiscretizedGaussian(event, self.dimension, grid.PRECISION, self.parties)
 
     def add(

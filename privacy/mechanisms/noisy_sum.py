@@ -22,7 +22,7 @@ from murmuration.privacy.accounting.accountant import joint_noise_multiplier
 from murmuration.privacy.accounting.events import Event, GroupGaussian, PoissonGaussian
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.mixture import MixtureGaussian
-from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import ROUNDING, ExampleClip, UserClip, steps_there
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
 from murmuration.privacy.mechanisms.distributed import DistributedNoise
@@ -30,7 +30,8 @@ from murmuration.privacy.mechanisms.grid import COUNT_STEP
 from murmuration.privacy.mechanisms.numba_jit import kernel
 from murmuration.privacy.mechanisms.parallel import each_stretch
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import CyclicSampler, Sampler
+from murmuration.privacy.mechanisms.sampling import Sampler
+from murmuration.privacy.theorems import Mechanism, Participation, Theorem, Unit, find
 
 if TYPE_CHECKING:
     import torch
@@ -56,11 +57,13 @@ class GaussianSum:
     discrete: DiscreteNoise | DistributedNoise | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.sampler, CyclicSampler):
-            raise ValueError("groups of users take turns where noise is correlated, and not here")
-        if not math.isfinite(self.clip.sensitivity(self.adjacency)):
-            raise ValueError("noise cannot be calibrated: contributions are not clipped")
-        _ = self.event  # validates the parameters
+        _ = self.theorem, self.event  # validates the parameters
+
+    @property
+    def theorem(self) -> Theorem:
+        """The theorem about a release; Unsupported if there is none."""
+        noise = _mechanism(self.discrete)
+        return find(self.clip.unit, self.sampler.participation, noise, self.adjacency)
 
     @property
     def std(self) -> float:
@@ -124,12 +127,13 @@ class ExampleSum:
     discrete: DiscreteNoise | DistributedNoise | None = None
 
     def __post_init__(self) -> None:
-        if self.event_kind is MixtureGaussian and self.adjacency.vectors_changed != 1:
-            raise Unsupported(
-                f"sampling examples has no guarantee under {self.adjacency}; "
-                "use add-remove or zero-out"
-            )
-        _ = self.event  # validates the parameters
+        _ = self.theorem, self.event  # validates the parameters
+
+    @property
+    def theorem(self) -> Theorem:
+        """The theorem about a release; Unsupported if there is none."""
+        parts = self.clip.unit, Participation.EXAMPLES, _mechanism(self.discrete)
+        return find(*parts, self.adjacency, event=self.event_kind.kind)
 
     @property
     def std(self) -> float:
@@ -147,6 +151,10 @@ class ExampleSum:
     ) -> np.ndarray:
         """As ``GaussianSum.release``."""
         return _release(self, sum_D, round_, covers, ledger, source)
+
+
+def _mechanism(discrete: DiscreteNoise | DistributedNoise | None) -> Mechanism:
+    return discrete.mechanism if discrete else Mechanism.GAUSSIAN
 
 
 def fingerprint(
@@ -340,7 +348,13 @@ class JointSum:
     discrete: DiscreteNoise | DistributedNoise | None = None
 
     def __post_init__(self) -> None:
-        _ = self.event  # validates the parameters
+        _ = self.theorem, self.event  # validates the parameters
+
+    @property
+    def theorem(self) -> Theorem:
+        """The theorem about a release of both; Unsupported if there is none."""
+        noise = _mechanism(self.discrete)
+        return find(Unit.VECTOR_AND_BIT, self.sampler.participation, noise, self.adjacency)
 
     @property
     def std(self) -> float:

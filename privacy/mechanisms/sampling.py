@@ -8,11 +8,13 @@ out is another distribution: neither can be expressed here.
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from murmuration.privacy.mechanisms.coins import bernoulli, user_words
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import Participation
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class PoissonSampler:
     many, must stay secret: against somebody who sees it there is no amplification.
     """
 
+    participation: ClassVar[Participation] = Participation.POISSON
     probability: float
 
     def __post_init__(self) -> None:
@@ -83,6 +86,7 @@ class CyclicSampler:
     average. With a probability of one in so many groups everybody of a group is in, by no coin.
     """
 
+    participation: ClassVar[Participation] = Participation.TURNS
     probability: float
     groups: int
 

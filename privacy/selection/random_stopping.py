@@ -34,10 +34,11 @@ from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.event import Event, check_gaussian
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import PoissonGaussian
-from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of, together
 from murmuration.privacy.selection import renyi
 from murmuration.privacy.selection.stopping_time import StoppingTime
+from murmuration.privacy.theorems import check_event
 
 #: More than drawing K and a setting by floating-point numbers is off, in total variation.
 DRAWN = 1e-12
@@ -184,11 +185,7 @@ class RandomStopping:
         Raises:
             Unsupported: under ``replace`` and ``replace-labels``.
         """
-        if adjacency.vectors_changed != 1:
-            raise Unsupported(
-                f"random stopping has no guarantee under {adjacency}: no Rényi divergences are "
-                "known here of a user who is replaced; use add-remove or zero-out"
-            )
+        check_event(self.kind, adjacency)
         return (renyi.dominating(self.delta, interval),)
 
 

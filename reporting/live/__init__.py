@@ -1,1 +1,1 @@
-"""What is shown at a terminal while a run goes on, and of its ledger."""
+"""Terminal output about a run in progress, and about its ledger."""

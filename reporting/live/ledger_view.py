@@ -11,7 +11,7 @@ from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_know
 
 
 def table(report: Mapping[str, Any]) -> Table:
-    """Return the events of a run's ledger, or the plans of an owner's."""
+    """The events of a run's ledger, or the plans of an owner's."""
     if report["kind"] == "run":
         heads = ("what", "event", "times", "rounds", "again", "ε alone")
         rows = [
@@ -37,7 +37,7 @@ def table(report: Mapping[str, Any]) -> Table:
 
 
 def lines(report: Mapping[str, Any]) -> list[str]:
-    """Return what a ledger comes to, in words."""
+    """A summary of a ledger in words."""
     if report["kind"] == "owner":
         answered = ", ".join(f"{n:,} × {kind}" for kind, n in sorted(report["answered"].items()))
         result = [f"answered {answered or 'nothing'}; refused {report['refused']:,}"]
@@ -67,7 +67,6 @@ def lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def _event(event: Mapping[str, Any]) -> str:
-    """Return an event's kind and parameters in a few words."""
     parts = []
     for name, value in event.items():
         if name == "kind":

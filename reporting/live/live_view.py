@@ -1,4 +1,4 @@
-"""What a run shows: a live view while it goes on, and a summary at its end.
+"""Terminal output of a run: a live view in progress, and a summary at its end.
 
 The view is on standard error; standard output belongs to the result. It knows nothing but the run's
 ``metrics.jsonl``, so it is the same for a run in this process and for one in another. A thread
@@ -56,7 +56,7 @@ class LiveView:
         self._said_stage, self._said_round, self._said_at = "", 0, -math.inf  # in plain lines
 
     def stage(self, text: Shown[str] | OperatorOnly) -> None:
-        """Say what goes on while no rounds arrive; the next round takes its place."""
+        """Show a text until the next round arrives."""
         self._stage = on_terminal(text)
 
     def note(self, text: Shown[str] | OperatorOnly) -> None:
@@ -147,13 +147,13 @@ class LiveView:
 
 
 def of_run(config: RunConfig) -> LiveView:
-    """Return the view of a run with these settings."""
+    """The view of a run with these settings."""
     target = config.epsilon if config.private else None
     return LiveView(Path(config.out), RoundProgress(config.rounds, target, config.strategy))
 
 
 def _interactive(console: Console) -> bool:
-    """Return whether there is something to draw on: a terminal, or a notebook with widgets.
+    """True if progress can be drawn: on a terminal, or in a notebook with widgets.
 
     FORCE_COLOR asks for colours, not for a bar.
     """
@@ -251,14 +251,13 @@ def _accuracy(run: Mapping[str, Any]) -> Iterator[_Row]:
 
 
 def _judged(run: Mapping[str, Any]) -> str:
-    """Return what accuracy is counted over."""
     if run["next_tokens"]:
         return "next tokens"
     return "pairs of a user's thumbs up and down" if run["thumbs"] else "judgements"
 
 
 def _tested(run: Mapping[str, Any]) -> str:
-    """Return who was tested on; of a test why some of its users were not."""
+    """The users of the accuracy; for a test, why some of its users are missing."""
     users, there = run["heldout_users"], run["test_users"] or 0
     if not run["test_is_public"]:
         return f"{counted(users, 'user')} held out"

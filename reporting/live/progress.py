@@ -1,4 +1,4 @@
-"""How far a run is, from the ``metrics.jsonl`` that it writes, in this process or another."""
+"""The progress of a run, from the ``metrics.jsonl`` that it writes, in this process or another."""
 
 import math
 import time
@@ -14,16 +14,16 @@ _FIGURES = ("epsilon", "heldout_accuracy", "heldout_loss")
 
 
 class RoundProgress:
-    """How far a run is, from the lines of its metrics.
+    """The progress of a run, from the lines of its metrics.
 
-    Speed is of the rounds that followed the first new ones seen, over the time from those to the
-    last. Rounds that stood in the file before do not count.
+    Speed is the number of rounds after the first new ones seen, over the time from those to the
+    last. Rounds already in the file do not count.
 
     Args:
         rounds: planned number of rounds, at least 1.
         epsilon_target: the budget; None for a run without privacy.
-        label: what stands before the bar.
-        clock: seconds, only ever more.
+        label: the text before the bar.
+        clock: monotonic seconds.
 
     Attributes:
         bar: to be drawn.
@@ -81,7 +81,7 @@ class RoundProgress:
 
     @property
     def left(self) -> str | None:
-        """Return how long the rounds will take that are left, where that is known."""
+        """The time left for the remaining rounds, if known."""
         left = self.task.time_remaining
         if not left:
             return None

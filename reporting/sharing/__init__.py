@@ -1,1 +1,1 @@
-"""What leaves this machine when a model is shared: a folder without paths, and its upload."""
+"""Sharing a model: a folder without paths, and its upload."""

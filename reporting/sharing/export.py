@@ -2,9 +2,9 @@
 
 Only files of the model's own kinds are copied, by name: its weights, configuration and tokenizer,
 its card, and what says what its users were promised, with the ledgers that this stands on. Whatever
-else lies there (``private/``, checkpoints, judgements) stays. Links are not followed. Nothing that
-is written says where this machine keeps things: a base in a folder goes by its last name, or by the
-name on a hub that somebody gives.
+else lies there (``private/``, checkpoints, judgements) stays. Links are not followed. No file
+contains a path of this machine: a base in a folder is named by its last name, or by a given name on
+a hub.
 """
 
 import dataclasses
@@ -70,15 +70,15 @@ _WEIGHTS = ("model*.safetensors", "adapter_model.safetensors")
 
 @dataclass(frozen=True)
 class Sharing:
-    """How a model is passed on.
+    """The settings of an export.
 
     Attributes:
         merge: whether an adapter's change is put into the weights of its base.
         base: what the base is called on a hub, or a folder with it, where it is not found by
             itself; empty: as it was trained on, a folder by its last name.
         licence: an identifier for the card's head, as a hub lists them; empty: none is stated.
-        privacy: what it cost where its folder does not say it: ``public``, or ledgers.
-        without_promise: whether it may go although nothing says what its users were promised.
+        privacy: its cost if its folder does not record it: ``public``, or ledgers.
+        without_promise: whether it may be exported without a record of its guarantee.
         audit: a file with a line of ``murmuration audit --json``; None: there is none.
 
     Raises:
@@ -112,7 +112,7 @@ class Sharing:
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written, by name with sizes in bytes, and what was left where it lies."""
+    """The files written, by name with sizes in bytes, and those left out."""
 
     files: Mapping[str, int]
     left_out: tuple[str, ...]
@@ -177,10 +177,10 @@ def model_folder(path: Path) -> Path:
 
 
 def _lineage(folder: Path, new: Path, how: Sharing) -> Promise | None:
-    """Return what its users were promised; None where nobody knows, and it may go all the same.
+    """The guarantee for its users; None if it is unknown and the export is allowed all the same.
 
-    Where a base is given, that is read from the copy, which is told where the base is: what was
-    made on it cost people, too.
+    If a base is given, it is read from the copy, which has the base's new place: the base has a
+    privacy cost, too.
     """
     given = bool(how.place) and (folder / ADAPTER).exists()
     if given:
@@ -222,7 +222,7 @@ def _write_language_model(folder: Path, new: Path, how: Sharing) -> None:
 
 
 def _merge(new: Path, base: str, digest: str) -> None:
-    """In the place of the adapter in a folder its base, with its change in the weights."""
+    """Replace the adapter in a folder by its base, with the adapter merged into the weights."""
     from murmuration.preference.language.adapters import REWARD, kind_of
     from murmuration.preference.language.loading import contents_of, load_causal, load_with_head
 
@@ -257,8 +257,9 @@ def _drop_paths(new: Path) -> None:
 
 
 def _details(folder: Path, promise: Promise, audit: Path | None) -> Details:
-    """Return what is told of the promise, with what took place in a round as it was written down
-    with the model or its run, and an audit of its mechanism."""
+    """The details of the guarantee, with the description of a round as recorded with the model or
+    its run, and an audit of its mechanism.
+    """
     stated = (read_json(folder / PRIVACY).get("promise") or {}).get("sampling")
     if folder.name == "model" and not stated:
         stated = first_sentence(str(read_json(folder.parent / "result.json").get("account", "")))
@@ -276,10 +277,11 @@ def _details(folder: Path, promise: Promise, audit: Path | None) -> Details:
 
 
 def _evidence(promise: Promise) -> dict[str, Any] | None:
-    """Return what the ledger of a single run says of attackers, and dp-accounting of its training.
+    """The bounds on attacks from the ledger of a single run, and dp-accounting's epsilon of its
+    training.
 
-    None where several runs are behind a model, or none that promised users anything: no curve is
-    known then, and bounds follow from (ε, δ).
+    None if several runs are behind a model, or none with a guarantee: no curve is known then, and
+    bounds follow from (ε, δ).
     """
     if len(promise.counted) != 1:
         return None

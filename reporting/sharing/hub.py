@@ -57,7 +57,7 @@ def push(folder: Path, name: str, *, private: bool = False, revision: str = "") 
 
 
 def _why(error: Exception) -> str:
-    """One line, with what to do where that is known."""
+    """The error in one line, with what to do if that is known."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     advice = {
         401: "the hub does not know the token (401): set HF_TOKEN, or run `hf auth login`",

@@ -46,7 +46,7 @@ _QUESTIONS = 8
 
 
 def _plan(task: Task, users: int) -> PublishedPlan:
-    """One phase of one round whose cohort is everybody, with radius 1."""
+    """A plan of one phase of one round with all users, with radius 1."""
     phase = Phase(users, users, 1, 0.5, 1.0)
     return PublishedPlan.for_epsilon(
         task.epsilon, phases=(phase,), delta=DELTA, adjacency=task.adjacency
@@ -54,7 +54,7 @@ def _plan(task: Task, users: int) -> PublishedPlan:
 
 
 def _neighbour(rows_SD: np.ndarray, adjacency: Adjacency, elsewhere: float) -> np.ndarray:
-    """Without the last user, or with that user elsewhere."""
+    """The rows without the last user, or with that user elsewhere."""
     if adjacency.vectors_changed == 1:
         return rows_SD[:-1]
     return np.vstack([rows_SD[:-1], [[elsewhere]]])
@@ -62,13 +62,14 @@ def _neighbour(rows_SD: np.ndarray, adjacency: Adjacency, elsewhere: float) -> n
 
 def audit_published_test(task: Task) -> Measured:
     """Its AboveThreshold on its concentration score: eight rounds in which the user who changes is
-    near to everybody, and a last one in which they are near to nobody.
+    near to all others, and a last one in which they are near to none.
     """
     test = _plan(task, _TESTED).test(1)
 
     def score(left: int, last: float | None) -> float:
-        """Return the score of two clusters, one of size ``left``, too far apart to be near, and one
-        more user."""
+        """The score of two clusters, one of size ``left``, too far apart to be near, and one more
+        user.
+        """
         right = _TESTED - 1 - left
         rows = [-0.9] * left + [0.9] * right + ([] if last is None else [last])
         return concentration_score(distances(np.array(rows)[:, None]) <= 1.0, _TESTED)
@@ -114,8 +115,7 @@ def _watched(
     purpose: str,
     seen: Callable[[AupPublished, np.ndarray], float],
 ) -> Scores:
-    """Return what is ``seen`` of runs, each with a ledger and draws of its own, on the two
-    halves."""
+    """The values ``seen`` in runs on the two data sets, each with its own ledger and randomness."""
 
     def one(second: bool, rows_SD: np.ndarray) -> np.ndarray:
         score_N = np.zeros(task.trials)
@@ -134,7 +134,7 @@ def audit_published(task: Task) -> Measured:
     plan = _plan(task, _ODD)
 
     def mean_or_zero(strategy: AupPublished, rows_SD: np.ndarray) -> float:
-        """The noisy mean, or zero if the test said no, of a cohort that everybody is in."""
+        """The noisy mean of a cohort of all users, or zero if the test said no."""
         strategy.sample_cohort(1)
         try:
             totals = {"stack": rows_SD, "present": np.ones(len(rows_SD))}
@@ -148,7 +148,9 @@ def audit_published(task: Task) -> Measured:
 
 
 def audit_published_mean(task: Task) -> Measured:
-    """Coins, mean and noise without the test, against the Gaussian that the paper charges."""
+    """Random filter, mean and noise without the test, against the Gaussian that the paper
+    charges.
+    """
     plan = _plan(task, _ODD)
 
     def mean(strategy: AupPublished, rows_SD: np.ndarray) -> float:

@@ -1,7 +1,7 @@
 """Audits of sampled examples: ELS, and group privacy, which runs the same.
 
-The worst case is a user with G judgements who all pull the same way. The coins are those of the
-node half, one a judgement; each of N users is a trial of their own.
+The worst case is a user with G judgements whose gradients are equal. The sampling is that of the
+node half, independent per judgement; each of N users is a separate trial.
 
 Legend: N trials, K counts.
 """

@@ -2,7 +2,7 @@
 
 Each was found in existing software, or is easily made. For each: whether the audit catches it, by a
 lower bound above the claim; which test does; and what in the construction stands in its way. An
-audit of a fault runs the honest code but for the one thing that is wrong.
+audit of a fault runs the correct code except for the one thing that is wrong.
 
 Legend: N trials, T rounds.
 """
@@ -74,7 +74,7 @@ class LooseClip(Watching):
     """A grid whose nodes are told to clip at many times the norm that noise is for."""
 
     def push_messages(self, messages_: Iterable[Message]) -> Iterable[str]:
-        """As ever, but for that."""
+        """Push the messages with a looser clip norm."""
         outgoing = list(messages_)
         for message in outgoing:
             parameters = message.content.config_records.get("parameters", {})
@@ -84,7 +84,7 @@ class LooseClip(Watching):
 
 
 def trained_key(share: float) -> bytes:
-    """A key that anybody can make of a public name, by which the canary is trained on."""
+    """A key derived from a public name, by which the canary is trained on."""
     names = (b"run %d" % number for number in range(10_000))
     keys = (name.ljust(32, b"\0") for name in names)
     return next(key for key in keys if not held_out(CANARY, share, key)[0])
@@ -99,14 +99,14 @@ class _TwoThirds(GaussianSum):
 
 
 class _LongColumns(Banded):
-    """With columns of any length."""
+    """Banded noise with columns of any length."""
 
     def __post_init__(self) -> None:
         pass
 
 
 class _LongTurns(BufferedToeplitz):
-    """With columns that add up to any length."""
+    """Buffered noise with columns that add up to any length."""
 
     def __post_init__(self) -> None:
         pass
@@ -245,7 +245,7 @@ def _realised_cohort(task: Task) -> Measured:
 
 
 def _shuffled(task: Task) -> Measured:
-    """Everybody is in exactly one of T rounds, of equal size; accounted as Poisson with q = 1/T.
+    """Each user is in exactly one of T rounds, of equal size; accounted as Poisson with q = 1/T.
 
     All others contribute −C: the canary's round has one of them fewer, and shows.
     """
@@ -271,14 +271,14 @@ def _shuffled(task: Task) -> Measured:
 
 
 def _fresh_coins(task: Task) -> Measured:
-    """One label, asked for ten times, answered by new coins each time."""
+    """One label, asked for ten times, randomized anew each time."""
     mechanism = RandomizedResponse(task.epsilon)
     scores = label_scores(mechanism, task, labels=_MANY)
     return Measured.of(scores, mechanism.epsilon, task, delta=0.0)
 
 
 def _nan(task: Task) -> Measured:
-    """The canary's gradient is not finite: the sum is refused, and its absence tells who is there.
+    """The canary's gradient is not finite: the sum is refused, and its absence reveals the canary.
 
     A refusal counts as the largest score.
     """

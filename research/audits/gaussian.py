@@ -6,8 +6,8 @@ contribute is known to the attacker and subtracted, so it is left out here. The 
 noisy sum and uses the likelihood ratio of the sampled mixture, summed over rounds: no attacker on
 this pair does better (Neyman and Pearson).
 
-Trials are coordinates: each round, the cohort's coins are drawn for N users at once, each is a
-trial of its own, and one release adds noise to all of them.
+Trials are coordinates: in each round N users are sampled at once, each is a separate trial, and one
+release adds noise to all of them.
 
 Legend: N trials, B users in a chunk, D dimensions.
 """
@@ -108,7 +108,7 @@ def sampled_sums(
 
 
 def audit_gaussian(task: Task, make: Make = GaussianSum) -> Measured:
-    """One Gaussian sum over everybody."""
+    """Audit one Gaussian sum over all users."""
     return sampled_sums(task, make, rounds=1, probability=1.0).measured(task, fit=True)
 
 
@@ -130,8 +130,8 @@ def audit_banded(task: Task, factor: Banded = _FACTOR, *, every_round: bool = Fa
     The attacker knows the canary's group and takes the correlation back: C times what was released.
     Of that, what the canary may be in is matched with their column of C, turn by turn.
 
-    Two ways to get it wrong: a ``factor`` with longer columns, or a canary whose coins are tossed
-    in ``every_round``, and not on the turns of their group alone.
+    Two faults: a ``factor`` with longer columns, or a canary who is sampled in ``every_round``, and
+    not only in the turns of their group.
     """
     sampler, clip = CyclicSampler(_TURN / factor.bands, factor.bands), UserClip(_CLIP)
     rounds = factor.bands * _CYCLES
@@ -180,12 +180,12 @@ _BUFFERED = BufferedToeplitz.scaled(np.array([0.6, 0.2]), np.array([0.7, 0.3]), 
 def audit_buffered(
     task: Task, factor: BufferedToeplitz = _BUFFERED, *, every_round: bool = False
 ) -> Measured:
-    """Sums of three groups in turn, everybody of each, with noise that all rounds share.
+    """Audit sums of three groups in turn, with all users of each, and noise that all rounds share.
 
     The attacker takes the correlation back, C times what was released, and weighs it as the
     canary's columns of C do; so each release counts as Cᵀ times that weighs it.
 
-    Two ways to get it wrong: a ``factor`` in which a user adds more than 1, or a canary that is in
+    Two faults: a ``factor`` in which a user adds more than 1, or a canary that is in
     ``every_round``.
     """
     rounds, clip = factor.rounds, UserClip(_CLIP)
@@ -289,7 +289,9 @@ def audit_joint(
 
 
 def audit_discrete(task: Task) -> Measured:
-    """One sum over everybody; ValueError if the library that draws the noise is not installed."""
+    """Audit one sum over all users; ValueError if the library that draws the noise is not
+    installed.
+    """
     if not installed():
         raise ValueError("discrete noise needs OpenDP: pip install 'murmuration-rlhf[secure]'")
     discrete, clip = DiscreteNoise(task.trials), UserClip(_CLIP)
@@ -321,8 +323,8 @@ def audit_distributed(task: Task, *, adding: int = _PARTIES, amplified: bool = F
     Nodes add their shares by the code with which they do before they mask; as many are in the sum
     as the noise is made for, and the server knows that the user was asked.
 
-    Two ways to get it wrong: fewer are ``adding`` theirs, or what the server sees is claimed to be
-    ``amplified`` by coins that it has tossed itself.
+    Two faults: fewer nodes are ``adding`` their noise, or the server's own view is claimed to be
+    ``amplified`` by sampling that the server did itself.
     """
     if not installed():
         raise ValueError("noise in shares needs OpenDP: pip install 'murmuration-rlhf[secure]'")

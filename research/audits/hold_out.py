@@ -1,10 +1,10 @@
-"""Audit of a run and its held-out users together: whoever is in one is not in the other.
+"""Audit of a run and its held-out users together: each user is in exactly one of the two.
 
-A trial is a whole run in small: a coin decides by its secret key whether the canary is trained on
-or held out, one Gaussian sum is released over those trained on, then the tally over those held out.
+A trial is a whole run in small: a secret key decides at random whether the canary is trained on or
+held out, one Gaussian sum is released over those trained on, then the tally over those held out.
 The attacker sees both, knows all others, and computes the likelihood ratio of the mixture, which is
-the best that anybody can do. Where the canary comes or goes both directions are tried; where they
-are replaced, their judgements are the opposite ones.
+the optimal attack. Where the canary comes or goes both directions are tried; where they are
+replaced, their judgements are the opposite ones.
 
 Legend: N trials, F figures of a tally.
 """
@@ -31,14 +31,14 @@ CANARY = np.array([4711], dtype=np.uint64)
 
 @dataclass(frozen=True)
 class Attack:
-    """How the two halves are divided and released, and what else an attacker sees.
+    """The hold-out and release of an audit, and the attacker's further knowledge.
 
     Attributes:
         share: of users held out.
-        public_key: the key of the coins, where anybody can know it; None: 32 secret bytes a run.
+        public_key: the key of the hold-out, if it is public; None: 32 secret bytes per run.
         exact: whether the tally is released without noise.
-        counted: whether it is told how many users were trained on and held out.
-        tally: what is said of those held out.
+        counted: whether the numbers of users trained on and held out are published.
+        tally: the figures about those held out.
     """
 
     share: float = 0.2
@@ -48,7 +48,7 @@ class Attack:
     tally: Tally = field(default_factory=Tally)
 
     def coins(self, trials: int, source: Randomness) -> np.ndarray:
-        """Return whether the canary is held out, by the coin that runs toss: bool (N,)."""
+        """Whether the canary is held out, by the hold-out assignment of runs: bool (N,)."""
         if self.public_key is not None:
             return np.full(trials, held_out(CANARY, self.share, self.public_key)[0])
         keys = source.stream("hold-out coins")
@@ -56,7 +56,7 @@ class Attack:
 
 
 def audit_hold_out(task: Task, attack: Attack | None = None) -> Measured:
-    """One noisy sum over those trained on, and the accuracy on those held out."""
+    """Audit one noisy sum over those trained on, and the accuracy on those held out."""
     attack = attack or Attack()
     replaced = task.adjacency.vectors_changed == 2
     coins = HoldOut(attack.share, task.epsilon * (1.0 if replaced else 0.5))
@@ -117,7 +117,7 @@ def _tallies(
 
 
 def _contribution(tally: Tally, share: float) -> np.ndarray:
-    """Return the part of a canary whom the model suits that often, and whose loss is the rest."""
+    """The contribution of a canary with this accuracy, and a loss that falls with it."""
     return tally.contribution(share, LOSS_BOUND * (1.0 - share))
 
 
@@ -129,10 +129,12 @@ def _score(
     attack: Attack,
     replaced: bool,
 ) -> np.ndarray:
-    """Log of how much likelier what was seen is with the canary than without, or with the other."""
+    """The log-likelihood ratio of the observations with the canary to those without, or with the
+    other.
+    """
 
     def ratio(sign: float) -> np.ndarray:
-        """log((1 − h) X + h Y) for a canary who pulls one way, against nobody."""
+        """log((1 − h) X + h Y) for a canary who pulls one way, against no canary."""
         run_N = (sign * x_N - 0.5) / plan.noise_multiplier**2
         if attack.exact:  # somebody is in the tally, or nobody
             return np.where(tally_NF.any(axis=1), math.inf, run_N)

@@ -46,13 +46,13 @@ def label_scores(
 
 
 def audit_response(task: Task, *, choices: int = 2) -> Measured:
-    """One label; the claim is (ε, 0)."""
+    """Audit one label; the claim is (ε, 0)."""
     mechanism = RandomizedResponse(task.epsilon, choices)
     return Measured.of(label_scores(mechanism, task), mechanism.epsilon, task, delta=0.0)
 
 
 def audit_user(task: Task, *, delta: float = 0.0) -> Measured:
-    """All ten labels of a user, who was promised (ε, δ) for all of them together."""
+    """Audit all ten labels of a user, with (ε, δ) for all of them together."""
     promise = LabelPromise(task.epsilon, _MANY, delta)
     each = promise.per_label(_MANY)
     scores = label_scores(RandomizedResponse(each), task, labels=_MANY)

@@ -32,7 +32,7 @@ _JUDGEMENTS = 1000
 
 
 def one_answer(answer: int, judgements: int) -> SurveyAnswers:
-    """Return the answers of one user, to every question the first (0) or the last (−1)."""
+    """The answers of one user, to every question the first (0) or the last (−1)."""
     places_Q = [range(place.start, place.stop)[answer] for place in QUESTIONNAIRE.places[1:]]
     places_JQ = np.tile(np.array(places_Q, dtype=np.int32), (judgements, 1))
     return SurveyAnswers(torch.tensor([0, judgements]), places_JQ, QUESTIONNAIRE)
@@ -43,8 +43,9 @@ def audit_survey(
     node_half: NodeHalf = client_update,
     mechanism: Callable[[SurveyPlan], GaussianSum] = lambda plan: plan.mechanism,
 ) -> Measured:
-    """Return what attacks on one release show; ``node_half`` and ``mechanism`` stand in for the
-    real ones in audits of seeded faults."""
+    """Attack one release; ``node_half`` and ``mechanism`` replace the real ones in audits of seeded
+    faults.
+    """
     plan = SurveyPlan.for_epsilon(
         task.epsilon,
         users=1,

@@ -23,7 +23,7 @@ class Trials:
         return max(ledger.epsilon() for ledger in self.ledgers)
 
     def measured(self, task: Task, *, fit: bool = False) -> Measured:
-        """Return what was charged, beside what the scores show."""
+        """The epsilon charged, beside the lower bound from the scores."""
         return Measured.of(self.scores, self.claimed, task, fit=fit)
 
 

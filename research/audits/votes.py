@@ -1,4 +1,4 @@
-"""Audits of a board's one release: the whole of a voter, from ballots on.
+"""Audits of a leaderboard's one release: of a whole voter, starting from ballots.
 
 The canary votes a thousand times for one item against another; on the other data set it is not
 there or, where users are replaced, votes as often the other way round. All other voters are known
@@ -30,7 +30,7 @@ LAYOUT = VoteLayout(items=3, cap=4, pairing="voters")
 
 
 def one_sided(better: int, worse: int, votes: int = 1000) -> ItemVotes:
-    """Return the votes of one voter, all of them for one item against another."""
+    """The votes of one voter, all of them for one item against another."""
     return ItemVotes(
         torch.tensor([0, votes]),
         np.arange(votes + 1),
@@ -45,8 +45,7 @@ def one_sided(better: int, worse: int, votes: int = 1000) -> ItemVotes:
 
 
 def audit_votes(task: Task, node_half: NodeHalf = client_update) -> Measured:
-    """Return what attacks on one release show; ``node_half`` stands in for the real one in audits
-    of seeded faults."""
+    """Attack one release; ``node_half`` replaces the real one in audits of seeded faults."""
     plan = RankingPlan.for_epsilon(
         task.epsilon, users=1, rounds=1, delta=DELTA, adjacency=task.adjacency, layout=LAYOUT
     )
@@ -66,7 +65,7 @@ def audit_votes(task: Task, node_half: NodeHalf = client_update) -> Measured:
 def _sides(
     task: Task, parameters: Mapping[str, messages.Scalar], node_half: NodeHalf
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sums with the canary, and without it or with one that votes the other way."""
+    """The sums with the canary, and without, or with one that votes the other way."""
     work = TrainRequest({}, {"round": 1, **parameters}, np.arange(1))
     keys_S = np.zeros(1, dtype=np.uint64)
     first = node_half(one_sided(0, 1), work, keys_S, Randomness(0))["sum"]

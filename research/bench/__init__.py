@@ -1,1 +1,1 @@
-"""How fast it is, as ratios within one run on the machine at hand."""
+"""Benchmarks, as ratios within one run on one machine."""

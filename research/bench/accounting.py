@@ -1,4 +1,4 @@
-"""How long it takes to find the noise for a budget, beside dp-accounting's own evaluation.
+"""The time to find the noise for a budget, beside dp-accounting's own evaluation.
 
 Ours searches for a noise multiplier, over many evaluations; dp-accounting is asked for the epsilon
 of the multiplier that was found, once, at the same discretization. Both sides are given the same

@@ -1,6 +1,6 @@
-"""How long a step of `align` takes, over TRL's own trainer of the same method.
+"""The time of a step of `align`, over TRL's own trainer of the same method.
 
-Both climb the same reward (how many words an answer has) from the same base, by the same
+Both optimize the same reward (the number of words of an answer) from the same base, by the same
 configuration, and train LoRA in the same layers. What differs is what `alignment.reinforce`
 replaces: plain TRL computes each answer's likelihoods in all layers, under the policy, its
 reference and the policy that is changed; ours computes once what is below the first trained layer.
@@ -57,7 +57,7 @@ class AlignBench:
 
 
 def measure_step(bench: AlignBench, repetitions: int) -> dict[str, Any]:
-    """Return seconds of a step and milliseconds a written token of both, and their ratio.
+    """Measure seconds per step and milliseconds per generated token of both, and their ratio.
 
     Raises:
         InputError: there is no such base, or TRL is not installed.

@@ -28,14 +28,14 @@ FORMS = ("export", "rows")
 
 
 def arena(voters: int) -> Arena:
-    """Return voters with ten votes on average, between fifty items."""
+    """Voters with ten votes on average, between fifty items."""
     return Arena(voters=voters, items=ITEMS, median_votes=9.0, votes_spread=0.5)
 
 
 def write_votes(place: Path, voters: int, form: str) -> int:
     """Write the votes of an arena, by ``form`` as CSV of an export or as JSON lines.
 
-    Return how many they are.
+    Returns their number.
     """
     votes = 0
     with place.open("w", newline="", encoding="utf-8") as file:
@@ -53,7 +53,7 @@ def write_votes(place: Path, voters: int, form: str) -> int:
 
 
 def measure(voters: int, form: str) -> dict[str, Any]:
-    """Return the row of one run of the command.
+    """The row of one run of the command.
 
     Raises:
         RuntimeError: the command failed.

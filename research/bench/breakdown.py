@@ -1,4 +1,4 @@
-"""Where a round's time goes: every part of a run through ``local``, by itself.
+"""The parts of a round's time: each part of a run through ``local``, by itself.
 
 Functions are timed from outside while a run goes on; what one part spends inside another is counted
 there, so the parts add up to the round. Medians over rounds: the first rounds load and compile.
@@ -46,7 +46,7 @@ _AFTER = "metrics, checkpoint, progress"
 
 
 def measure(setting: Setting, rounds: int) -> dict[str, Any]:
-    """A row: milliseconds a round of each part, medians over so many rounds."""
+    """A row: milliseconds per round of each part, medians over ``rounds`` rounds."""
     clock = _Clock()
     with contextlib.ExitStack() as stack, setting.config(rounds + _WARMUP) as config:
         for owner, name, part in _PARTS:

@@ -1,6 +1,6 @@
-"""What a deployed round costs a client, in bytes and seconds, beside Flower's own floor.
+"""The cost of a deployed round for a client, in bytes and seconds, beside Flower's own minimum.
 
-    python -m murmuration.research.bench.deployment FOLDER [ROUNDS] [DIMENSION …]
+python -m murmuration.research.bench.deployment FOLDER [ROUNDS] [DIMENSION …]
 
 Two clients of two users each, a SuperLink with TLS and node authentication. Between each
 SuperNode and the SuperLink sits a relay that counts bytes (TLS, HTTP and polling included). The
@@ -99,7 +99,6 @@ def main(folder: Path, rounds: int, dimensions: list[int]) -> list[dict[str, flo
 
 
 def _at(site: Site, deployment: Deployment) -> Site:
-    """The same site, reached at another address."""
     other = Site(site.folder, deployment, site.logs)
     other.programs = site.programs
     return other

@@ -1,5 +1,4 @@
-"""How fast an encoder reads texts: many together, over one at a time; and how fast they are found
-when they were kept.
+"""The speed of an encoder: batched over one text at a time; and of reading its cache.
 
 All three ways go through the same texts in turn, so that whatever else the machine does meets them
 alike; the figures are medians, the ratio of ratios. Texts are random words, so no two are alike.
@@ -25,7 +24,7 @@ _KNOWN = ("save", "spend", "later", "now", "bank", "loan", "trip", "rent", "gift
 
 
 def measure_encoder(path: str, words: int, texts: int, repetitions: int) -> dict[str, Any]:
-    """The row of texts of about so many words, read by an encoder.
+    """The row of texts of about ``words`` words, read by an encoder.
 
     Raises:
         InputError: it cannot be loaded.
@@ -73,7 +72,7 @@ def _texts(seed: int, words: int, texts: int) -> list[str]:
 
 @contextmanager
 def _cache(folder: str) -> Iterator[None]:
-    """Return what is computed is kept there; nowhere, if it is empty."""
+    """Use this folder as the cache inside; no cache if it is empty."""
     before = os.environ.get(FOLDER)
     os.environ[FOLDER] = folder
     try:

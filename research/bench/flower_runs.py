@@ -133,7 +133,7 @@ def execute(config: RunConfig, *, users_per_node: int | None = None) -> dict[str
 
 
 def federation(nodes: int, actors: int, cpus_per_client: int) -> str:
-    """Flower's settings for so many nodes on so many actors."""
+    """Flower's settings for ``nodes`` nodes on ``actors`` actors."""
     options = f"num-supernodes={nodes} init-args-num-cpus={actors * cpus_per_client}"
     return f"{options} client-resources-num-cpus={cpus_per_client}"
 
@@ -157,7 +157,7 @@ class _RunLog:
         return FlowerRunFailed(reason, self.path)
 
     def last_error(self) -> str:
-        """Return this run's last line of the form `SomeError: text`, or nothing."""
+        """This run's last line of the form `SomeError: text`; empty if there is none."""
         text = self.path.read_bytes()[self._start :].decode(errors="replace")
         kinds = r"(?:\w+\.)*(?:\w*(?:Error|Exception)|RunAborted)\b"
         result = re.findall(rf"^(?:ERROR:\s*)?({kinds}.*)$", text, re.M)
@@ -279,7 +279,7 @@ def _follow(
 
 
 def _reason(outcome: str, details: str, log: _RunLog) -> str:
-    """Return what went wrong, in one line: Flower's own words where they say it, else the log's."""
+    """The reason of a failure, in one line: Flower's own words if it gives any, else the log's."""
     printed = details.strip().removeprefix("Simulation failed with exception:").strip()
     if printed and printed not in _SAY_NOTHING:
         return printed.splitlines()[0]

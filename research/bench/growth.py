@@ -1,4 +1,4 @@
-"""How long a round takes as users, cohort, dimensions and judgements grow.
+"""A round's time as users, cohort, dimensions and judgements grow.
 
 One quantity grows at a time, from the middle of the others. A round is everything the ``local``
 runtime does for a cohort; medians over the rounds of one run.
@@ -31,7 +31,7 @@ GROWTH: dict[str, tuple[Setting, ...]] = {
 
 
 def measure(setting: Setting, rounds: int) -> dict[str, Any]:
-    """A row: the figures of one run of so many rounds."""
+    """A row: the figures of one run of ``rounds`` rounds."""
     begun: list[float] = []
 
     def of_round(outgoing: list[Message]) -> None:

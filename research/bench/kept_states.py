@@ -1,4 +1,4 @@
-"""What is saved where LoRA changes a network's last layers alone: states below them are kept.
+"""The saving if LoRA changes only a network's last layers, so that states below them are cached.
 
 One after the other in one process, on the same texts: how long the states of all texts take the
 first time, and when another process finds them on disk; then a pass over all users by
@@ -9,10 +9,10 @@ first time, and when another process finds them on disk; then a pass over all us
   ``batched`` with `--batch-users`, so that users share batches as in plain. Of a policy the
   reference is computed in each pass by plain, and was computed by ours.
 
-``all`` beside ``last:K`` tells what the same users cost where every layer is changed. The model is
-that of `research.bench.language_model`, or a base that is named, with random tokens. What is kept
-is kept in a folder that is gone afterwards. Where a head alone is trained, ``none``, the states of
-all texts are all that is computed: beside ours, a pass of transformers over the same texts.
+``all`` beside ``last:K`` is the cost of the same users if every layer is changed. The model is that
+of `research.bench.language_model`, or a base that is named, with random tokens. The cache is in a
+folder that is removed afterwards. Where a head alone is trained, ``none``, the states of all texts
+are all that is computed: beside ours, a pass of transformers over the same texts.
 
 Legend: T texts, L tokens, D numbers of a state.
 """
@@ -53,7 +53,7 @@ _WARMING = 8  # texts
 def measure(
     bench: LmBench, layers: str, task: str, repetitions: int, base: str = "", rivals: bool = False
 ) -> dict[str, Any]:
-    """Return milliseconds a text of states, and a judgement of each way, with their ratio.
+    """Measure milliseconds per text for states, and per judgement for each way, with their ratio.
 
     Args:
         bench: sizes; of a named base those of texts and users alone.
@@ -108,12 +108,12 @@ def measure_people(
     most: int,
     rivals: bool = False,
 ) -> dict[str, Any]:
-    """Return milliseconds a judgement of each way, of people's judgements in a file, who judged the
-    same texts.
+    """Measure milliseconds per judgement for each way, with a file of judgements by users who
+    judged the same texts.
 
-    ``once`` is ours with ``--once-per-text``, where a text's gradient is computed once for all who
-    judged it; ``ours``, ``plain`` and TRL's step are of 64 of the judgements, at even distances,
-    since what one of them takes does not depend on their number.
+    ``once`` is ours with ``--once-per-text``, where a text's gradient is computed once for all
+    users who judged it; ``ours``, ``plain`` and TRL's step are of 64 of the judgements, at even
+    distances, since the time of one does not depend on their number.
 
     Args:
         data: a file of judgements.
@@ -168,12 +168,12 @@ def measure_people(
 
 
 def measure_texts(data: str, repetitions: int, base: str) -> dict[str, Any]:
-    """Return milliseconds for each distinct text of a file of judgements, of the state that
+    """Measure milliseconds for each distinct text of a file of judgements, for the state that
     `--train head` reads.
 
-    ``ours`` is with nothing on disk, ``again`` when another process has written them there,
-    ``plain`` what transformers takes: the body of the same network, over batches of texts of about
-    one length, as many as are fastest. ``difference`` is the largest between ours and plain, of one
+    ``ours`` is with an empty cache, ``again`` with one that another process has filled, ``plain``
+    the time of transformers alone: the body of the same network, over batches of texts of about one
+    length, as many as are fastest. ``difference`` is the largest between ours and plain, of one
     whose length is about 1.
 
     Args:
@@ -217,8 +217,9 @@ def measure_texts(data: str, repetitions: int, base: str) -> dict[str, Any]:
 def _plain_states(
     loaded: LanguageBase, prompts: Sequence[str], responses: Sequence[str], size: int
 ) -> np.ndarray:
-    """States behind all layers of each text's last token, (T, D), scaled as ours; so many texts at
-    a time."""
+    """The states behind all layers of each text's last token, (T, D), scaled as ours; ``size``
+    texts at a time.
+    """
     body: Any = loaded.model.base_model  # type: ignore[attr-defined]
     ids = loaded.written(loaded.texts(prompts, responses), np.arange(len(prompts)))["input_ids"]
     result_TD = np.empty((len(ids), body.config.hidden_size), dtype=np.float32)
@@ -236,7 +237,6 @@ def _plain_states(
 
 
 def _plain(given: TokenExamples) -> Variants:
-    """Return ways through examples in which no states are kept."""
     whole = copy(given.base)
     whole.lower = None
     return Variants(replace(given, base=whole))
@@ -254,7 +254,7 @@ def _about(task: str, layers: str, base: LanguageBase) -> dict[str, Any]:
 def _figures(
     readings: Sequence[Mapping[str, float]], judgements: Mapping[str, int]
 ) -> dict[str, float]:
-    """Return medians of milliseconds a judgement, and of ratios to plain."""
+    """Medians of milliseconds per judgement, and of ratios to plain."""
     each = [{n: 1e3 * s / judgements[n] for n, s in reading.items()} for reading in readings]
     return {f"{name}_ms_a_judgement": median(ms[name] for ms in each) for name in each[0]} | {
         f"{name}_ratio": median(ms[name] / ms["plain"] for ms in each)
@@ -268,7 +268,6 @@ def _seconds_of(call: Callable[[], object]) -> float:
 
 
 def _seconds(given: TokenExamples) -> float:
-    """Return how long it takes to have the states of all texts."""
     begun = time.perf_counter()
     given.base.keep_lower(given.tokens, np.arange(len(given.tokens.lengths_T)))
     return time.perf_counter() - begun

@@ -1,9 +1,9 @@
-"""What clipping each user's gradient of a language model costs, over plain batched training.
+"""The cost of clipping each user's gradient of a language model, over plain batched training.
 
 Three ways through the same judgements, one after the other, so that whatever else the machine does
 meets all of them alike; the figures are medians of ratios:
 
-- plain: the gradient of the mean loss, in batches of as many tokens; nobody is told apart;
+- plain: the gradient of the mean loss, in batches of as many tokens; users are not kept apart;
 - ours: `preference.language.examples`, each user's mean gradient clipped and added up;
 - loop: a backward pass for each user by itself, its gradients put together, clipped and added.
 
@@ -76,12 +76,13 @@ SIZES = {
 def measure(
     bench: LmBench, train: str, repetitions: int, rivals: bool = False, task: str = "reward"
 ) -> dict[str, Any]:
-    """Ratios of time to plain training, medians over so many readings, and plain's seconds.
+    """Ratios of time to plain training, as medians over ``repetitions`` readings, and plain's
+    seconds.
 
     With ``rivals`` also those of TRL's trainer.
 
     Raises:
-        NoRival: there is no TRL.
+        NoRival: TRL is not installed.
     """
     with saved_model(bench) as path:
         settings = BaseSettings(
@@ -151,7 +152,7 @@ def examples(bench: LmBench, base: LanguageBase) -> TokenExamples:
 class Variants:
     """The ways through some examples, at θ away from zero; each gives the sum, (D,).
 
-    ``plain``'s is the sum of gradients that nobody clipped.
+    ``plain``'s is the sum of gradients without clipping.
     """
 
     def __init__(self, given: TokenExamples, clip: float = 0.1) -> None:
@@ -164,13 +165,13 @@ class Variants:
             self._reference = LanguageBase(settings)
 
     def ours(self) -> torch.Tensor:
-        """By hooks, in chunks; of a policy nothing is known of its reference before."""
+        """By hooks, in chunks; for a policy without a cache of its reference."""
         if isinstance(self._examples, PolicyExamples):
             self._examples.reference_T[:-1] = np.nan
         return self.kept()
 
     def kept(self, batch_users: bool = False) -> torch.Tensor:
-        """As `ours`, where all is known of a policy's reference after the first call."""
+        """As `ours`, with a policy's reference cached after the first call."""
         given = self._examples
         taken_N = torch.arange(int(given.start_U[-1]))
         return given.sum_over_users(
@@ -219,7 +220,6 @@ class Variants:
         return _MODEL.loss(reward_JK[:, :1] - reward_JK[:, 1:], y_JW.to(reward_JK.device)).sum()
 
     def _log_likelihoods(self, base: LanguageBase, texts_R: np.ndarray) -> torch.Tensor:
-        """Of responses, (R,)."""
         with base.computing():
             state_QH, next_Q, text_Q = scored_states(base, self._examples.tokens, texts_R)
             loss_Q = cross_entropy(base.said(state_QH), next_Q, reduction="none")

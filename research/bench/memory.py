@@ -1,4 +1,4 @@
-"""How much memory a whole run takes as the number of users grows.
+"""The memory of a whole run as the number of users grows.
 
 Each run has a process of its own. Two figures: the most that was in memory of what the process
 uses, and the most of it that is the process's own. The difference is mostly mapped files, feature
@@ -38,7 +38,7 @@ def measure_memory(setting: Setting, rounds: int) -> dict[str, Any]:
 
 
 class OwnMemory:
-    """Notes, now and then and at the end, how much memory is this process's own (Linux)."""
+    """Records this process's own memory, at intervals and at the end (Linux)."""
 
     def __init__(self) -> None:
         self.most_mib = 0.0
@@ -66,7 +66,7 @@ class OwnMemory:
 
 
 def main(users: int, cohort: int, dimension: int, each: int, rounds: int) -> None:
-    """One run here; its row as a JSON line."""
+    """Make one run here; print its row as a JSON line."""
     with OwnMemory() as own:
         row = measure(Setting(users, cohort, dimension, each), rounds)
     row["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,4 +1,4 @@
-"""How many users a second a node computes, and what a round costs beyond that.
+"""The users per second that a node computes, and the further cost of a round.
 
 Three clocks are read in turn during a real run, so that whatever else the machine does meets all of
 them alike:
@@ -134,7 +134,7 @@ class _Clocks:
         self.limit_rates: list[dict[int, float]] = []  # by threads
 
     def messages_are_out(self, outgoing: list[Message]) -> None:
-        """One round ends, and the next begins when this returns."""
+        """End one round, and begin the next."""
         if self._asked:
             if not 1 <= self._count % _STRIDE <= _SETTLING:
                 self.rounds.append(time.perf_counter() - self._begun)
@@ -147,11 +147,11 @@ class _Clocks:
 
     @cached_property
     def store(self) -> UserStore:
-        """A node's that hosts everybody, with the features that the rounds use."""
+        """The store of a node with all users, with the features of the rounds."""
         return store_for(self._context)
 
     def _work(self, asked: list[RecordDict]) -> messages.TrainRequest:
-        """Return what a round's messages ask for, all nodes taken together as one."""
+        """The request of a round's messages, with all nodes taken as one."""
         places = [self.store.where(messages.UserSelection.of(content)) for content in asked]
         return messages.read_work(asked[0], np.unique(np.concatenate(places)))
 
@@ -170,13 +170,12 @@ class _Clocks:
 
 
 def _context_of(run_config: Mapping[str, Scalar]) -> Context:
-    """That of the only node."""
     node_config: dict[str, Scalar] = {"partition-id": 0, "num-partitions": 1}
     return Context(1, 1, node_config, RecordDict(), dict(run_config))
 
 
 def _seconds(call: Callable[[], object], threads: int) -> float:
-    """Return how long a call takes with so many threads of torch."""
+    """The duration of a call with this number of torch threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

@@ -59,13 +59,13 @@ class Head(torch.nn.Module):
 
 
 class Clock(TrainingProcessCallback):
-    """When each round ended."""
+    """Records the end of each round."""
 
     def __init__(self) -> None:
         self.ends: list[float] = []
 
     def after_central_iteration(self, aggregate_metrics, model, *, central_iteration):
-        """As pfl calls it; goes on."""
+        """The callback of pfl; training continues."""
         del aggregate_metrics, model, central_iteration
         self.ends.append(time.perf_counter())
         return False, Metrics()

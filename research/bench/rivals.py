@@ -1,4 +1,5 @@
-"""What others do with the same work on the same machine: pfl-research, Flower by itself, TRL.
+"""The speed of other libraries at the same work on the same machine: pfl-research, Flower by
+itself, TRL.
 
 pfl-research pins what we do not, so it gets an environment of its own, made once below the user's
 cache folder and kept. Where it cannot be installed the comparison is left out, and says why. TRL
@@ -61,7 +62,7 @@ def pfl_environment(folder: Path = _CACHE / "pfl-0.6") -> Path:
 
 
 def pfl_users_per_second(python: Path, setting: Setting) -> float:
-    """Return how many users a second pfl-research trains, the median over rounds.
+    """The number of users per second that pfl-research trains, as a median over rounds.
 
     Raises:
         NoRival: it failed.
@@ -78,7 +79,7 @@ def pfl_users_per_second(python: Path, setting: Setting) -> float:
 
 
 def flower_users_per_second(setting: Setting, users_per_node: int | None) -> float:
-    """Return how many users a second a simulation by ``flwr run`` trains, start-up aside.
+    """The number of users per second that a simulation by ``flwr run`` trains, without start-up.
 
     With ``users_per_node`` 1 this is Flower as it is commonly used: each user a client.
 
@@ -191,7 +192,7 @@ class Trl:
         self._trainer.train_dataset = pairs  # of a policy it takes tokens by no other way
 
     def seconds(self) -> float:
-        """Of one step."""
+        """The seconds of one step."""
         self._times.clear()
         self._trainer.train()
         return self._times[-1] - self._times[-2]

@@ -1,4 +1,4 @@
-"""What a benchmark runs, and what it runs on."""
+"""The settings of a benchmark, and its machine."""
 
 import os
 import tempfile
@@ -39,7 +39,7 @@ class Setting:
 
     @property
     def features(self) -> HashingFeatures:
-        """Of its dimensions."""
+        """Hashing features of its dimension."""
         return HashingFeatures(dimension=self.dimension)
 
     @contextmanager
@@ -58,7 +58,7 @@ class Setting:
 
 
 def machine() -> dict[str, Any]:
-    """Return what the figures were measured on."""
+    """The machine and packages of a measurement."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -73,7 +73,7 @@ def machine() -> dict[str, Any]:
 
 
 def timed(call: Callable[[], _Value]) -> tuple[_Value, float]:
-    """Return what a call gives, and how many seconds it takes."""
+    """The result of a call, and its duration in seconds."""
     begun = time.perf_counter()
     value = call()
     return value, time.perf_counter() - begun

@@ -1,4 +1,4 @@
-"""How fast a model writes: tokens a second of ours, over plain transformers' batched generate.
+"""The speed of generation: tokens per second of ours, over plain transformers' batched generate.
 
 Both answer the same prompts in turn, so that whatever else the machine does meets both alike; the
 ratio is the median of ratios. Tokens are counted up to the one that ends an answer, and with it.
@@ -34,11 +34,11 @@ _WARMING = 8  # prompts
 
 @dataclass(frozen=True)
 class WritingBench:
-    """Sizes of what is measured.
+    """The sizes of a measurement.
 
     Attributes:
         base: a folder or a base's name; by default random weights.
-        prompts: how many are answered.
+        prompts: their number.
         tokens: the most of an answer.
         temperature: of both.
         model: shape of the random one.
@@ -54,7 +54,7 @@ class WritingBench:
 def measure_writing(
     bench: WritingBench, batch_sizes: Sequence[int], repetitions: int
 ) -> list[dict[str, Any]]:
-    """Return a row for each batch size of plain generate: tokens a second of both, and the ratio.
+    """A row for each batch size of plain generate: tokens per second of both, and the ratio.
 
     Raises:
         InputError: there is no such base.
@@ -107,7 +107,7 @@ def _model_folder(bench: WritingBench) -> Iterator[str]:
 
 
 def _openings(bench: WritingBench, texts: TextTokens) -> list[list[int]]:
-    """Return prompts in tokens."""
+    """The prompts in tokens."""
     if bench.base:
         listed = questions()
         prompts = [listed[place % len(listed)] for place in range(bench.prompts)]
@@ -124,7 +124,7 @@ def _plain(
     bench: WritingBench,
     batch_size: int,
 ) -> int:
-    """Answer prompts as anybody would with transformers; return how many tokens were written."""
+    """Generate answers as is usual with transformers; the number of tokens generated."""
     pad, count = texts.tokenizer.pad_token_id, 0
     config = GenerationConfig(
         max_new_tokens=bench.tokens,

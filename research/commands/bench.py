@@ -78,7 +78,7 @@ def rounds(
     quick: _Quick = False,
     out: Annotated[Path | None, typer.Option(help="Where to write. The plot's file.")] = None,
 ) -> None:
-    """How long a round takes as users, cohort, dimensions and judgements grow."""
+    """Measure a round's time as users, cohort, dimensions and judgements grow."""
     console, about = _begin(as_json)
     result: dict[str, list[dict[str, Any]]] = {}
     for kind, points in growth.GROWTH.items():
@@ -95,7 +95,7 @@ def rounds(
 
 @bench.command()
 def where(as_json: Json = False, quick: _Quick = False) -> None:
-    """Where the time of a round goes, part by part, through the local runtime."""
+    """Measure the parts of a round's time, through the local runtime."""
     console, about = _begin(as_json)
     rows = []
     for setting in SETTINGS:
@@ -114,7 +114,7 @@ def where(as_json: Json = False, quick: _Quick = False) -> None:
 
 @bench.command()
 def accounting(as_json: Json = False, quick: _Quick = False) -> None:
-    """How long it takes to find the noise for a budget, beside dp-accounting."""
+    """Measure the time to find the noise for a budget, beside dp-accounting."""
     console, about = _begin(as_json)
     rows = []
     for task in bench_accounting.TASKS:
@@ -409,8 +409,9 @@ def align(
 
 
 def _of(listed: str, known: Container[str] | None = None) -> list[str]:
-    """Return what is listed; a typer error for what is not known, or without ``known`` is no
-    number."""
+    """The listed names; a typer error for an unknown one or, without ``known``, one that is no
+    number.
+    """
     names = [name.strip() for name in listed.split(",")]
     for name in names:
         if name not in known if known is not None else not (name.isdecimal() and int(name)):

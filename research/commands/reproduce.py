@@ -112,7 +112,7 @@ def _all(
 def _computed(
     name: str, entry: Entry, quick: bool, data: Path | None, out: Path | None
 ) -> Reproduction:
-    """Return what an entry finds, of people's judgements if they are given."""
+    """The result of an entry, on people's judgements if they are given."""
     if data is not None and entry.of_people is None:
         raise InputError(f"{name} is of synthetic judgements: it takes no --data")
     if data is not None and (quick or out is None):

@@ -36,7 +36,7 @@ _TEST = "murmuration.population:test"
 
 
 def reproduced(quick: bool) -> Reproduction:
-    """Return ``measured`` at full size; quick: one point of each kind, in few rounds."""
+    """The rows of ``measured`` at full size; quick: one point of each kind, in few rounds."""
     rows = measured((100,), (3.0,), seeds=1, rounds=5) if quick else measured()
     return Reproduction(rows, remarks(rows), plot=plot(rows))
 
@@ -47,10 +47,10 @@ def measured(
     seeds: int = 3,
     rounds: int = ROUNDS,
 ) -> list[dict[str, Any]]:
-    """Return a row for each number of users and ε; ε None: without privacy.
+    """A row for each number of users and ε; ε None: without privacy.
 
-    Of ``users, epsilon, accuracy_mean, accuracy_sd, length_baseline, seeds``; accuracies are shares
-    of the judgements of the test that are no ties.
+    Columns: ``users, epsilon, accuracy_mean, accuracy_sd, length_baseline, seeds``; accuracies are
+    shares of the test's judgements without ties.
     """
     by_user: dict[str, list[str]] = {}
     for judgement in population.train():
@@ -69,7 +69,7 @@ def measured(
 
 
 def _drawn(by_user: dict[str, list[str]], users: int, seed: int) -> list[str]:
-    """Return the judgements of so many users, drawn by a seed; as lines of JSON."""
+    """The judgements of ``users`` users, drawn with a seed, as lines of JSON."""
     names = np.random.default_rng([13, seed]).permutation(sorted(by_user))[:users]
     return [judgement for name in names for judgement in by_user[name]]
 
@@ -77,7 +77,6 @@ def _drawn(by_user: dict[str, list[str]], users: int, seed: int) -> list[str]:
 def _accuracy(
     judgements: Sequence[str], users: int, epsilon: float | None, seed: int, rounds: int
 ) -> float:
-    """Return the accuracy of one run on the population's test users."""
     with TemporaryDirectory() as folder:
         data = Path(folder, "judgements.jsonl")
         data.write_text("\n".join(judgements), encoding="utf-8")
@@ -95,7 +94,7 @@ def _accuracy(
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return where privacy costs at most a point, and where a model is below the baseline."""
+    """Sentences: where privacy costs at most a point, and where a model is below the baseline."""
     result = []
     for epsilon in distinct(rows, "epsilon"):
         below = [
@@ -118,7 +117,7 @@ def remarks(rows: Rows) -> list[str]:
 
 
 def plot(rows: Rows) -> Figure:
-    """Return accuracy against the number of users, a line for each ε."""
+    """A plot of accuracy against the number of users, a line for each ε."""
     figure = Figure(figsize=(6.0, 4.0), layout="constrained")
     axes = figure.subplots()
     for epsilon in distinct(rows, "epsilon"):

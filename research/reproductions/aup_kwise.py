@@ -3,15 +3,15 @@
 Source: "A", Appendix B.4. Users rank K responses by Plackett and Luce's model, the loss is the
 ranking's likelihood, and the error of Algorithm 1 is bounded by a rate that grows with K². The
 paper measures no K. The bound comes from the loss's Lipschitz constant, 2·K²·L, and from a least
-curvature that does not grow with K; but a ranking of K tells more than a pair does, so it may be
-far from tight. The population is ours: features of length one in all directions, ‖θ*‖ = 2, as in
+curvature that does not grow with K; but a ranking of K has more information than a pair, so it may
+be far from tight. The population is ours: features of length one in all directions, ‖θ*‖ = 2, as in
 ``research.reproductions.btl``.
 
 All strategies have one budget of tuning at each K: the same multiples of their default radius or
-clip norm, the best of them chosen by looking at θ*, which nobody can do; every other setting is the
-default of a run. Published AUP is in the reading in which its authors can have run it, and what it
-promises is not proven. ``sampling``: maximum likelihood without privacy, the part of the error that
-is there without noise.
+clip norm, the best of them chosen with knowledge of θ*, which is impossible in practice; every
+other setting is the default of a run. Published AUP is in the reading in which its authors can have
+run it, and what it promises is not proven. ``sampling``: maximum likelihood without privacy, the
+part of the error that is there without noise.
 
 The rule, fixed before the full run, is that of ``slopes``: the exponent of K is compared with the
 bound's 2, for K ≥ 3 because a pair is the case that the theorem does not speak of.
@@ -124,7 +124,7 @@ class Rankings:
 
 @dataclass(frozen=True)
 class _Trial:
-    """One population, and what is run on it."""
+    """One population, and the runs on it."""
 
     seed: int
     responses: int
@@ -204,7 +204,7 @@ def aup_kwise(
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return a sentence for every strategy: its exponent of K, the bound's, and the verdict."""
+    """A sentence for every strategy: its exponent of K, the bound's, and the verdict."""
     return [
         f"{row['strategy']}: the error goes with K to the {row['slope']:.2f} "
         f"[{row['low']:.2f}, {row['high']:.2f}] against {row['exponent']:g} in A Thm 5, an upper "

@@ -1,4 +1,4 @@
-"""What Tables 1 and 2 of AUP-RLHF are tables of, and what they would be.
+"""The quantities in Tables 1 and 2 of AUP-RLHF, recomputed.
 
 The paper sets the "effective noise" of its algorithm (Table 1) beside that of user-wise DP-SGD
 (Table 2) and concludes that it adds less. Recomputed from its settings (TL;DR, N = 92,858
@@ -125,7 +125,9 @@ def published_variance(epsilon: float, users: int, rounds: int) -> float:
 
 
 def plot(rows: Rows) -> Figure:
-    """Both tables in one unit, recomputed and as printed, against the judgements of each user."""
+    """A plot of both tables in one unit, recomputed and as printed, against the judgements of each
+    user.
+    """
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.subplots()
     for column, style, told in (

@@ -138,7 +138,7 @@ class Training:
     ) -> tuple[CohortStrategy, Ledger]:
         """The strategy after its rounds, and the ledger that they were charged to.
 
-        ``source`` takes the place of the population's own; everybody is trained on, or those for
+        ``source`` takes the place of the population's own; all users are trained on, or those for
         whom ``in_N`` is true.
         """
         with self.begun(config, source=source, in_N=in_N) as (strategy, ledger):

@@ -6,9 +6,10 @@ has error two. Everything runs through the strategies, messages and ledgers that
 Strategies that protect labels only are compared among themselves (``label_compare``), beside the
 same grid under ``replace-labels``: figures under two adjacencies do not compare.
 
-The grid's best is chosen by looking at θ*, which nobody can do, and what looking would cost is not
-charged: it is a bound on what tuning could achieve. Its ends are worse than its middle, but for
-the smallest clip norm: below that everybody is scaled to one length, and nothing changes.
+The grid's best is chosen with knowledge of θ*, which is impossible in practice, and its privacy
+cost is not charged: it is a bound on what tuning could achieve. Its ends are worse than its middle,
+except for the smallest clip norm: below that every user is scaled to one length, and nothing
+changes.
 """
 
 import itertools
@@ -66,7 +67,7 @@ UNTUNED_LABELS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class _Trial:
-    """One population at one epsilon, with everything that is run on it."""
+    """One population at one epsilon, with all runs on it."""
 
     people: Population
     config: RunConfig
@@ -77,7 +78,7 @@ class _Trial:
 
 @dataclass(frozen=True)
 class _Found:
-    """What one run came to; ``clip`` and ``rate`` where they were chosen."""
+    """The result of one run; ``clip`` and ``rate`` if they were chosen."""
 
     strategy: str
     error: float
@@ -191,8 +192,7 @@ def theory(
     dimension: int = DIMENSION,
     delta: float = _SETTINGS.delta,
 ) -> list[Bound]:
-    """Return what the papers prove about these populations, where κ is 2/d, L is 1 and B is
-    ‖θ*‖."""
+    """The papers' bounds for these populations, where κ is 2/d, L is 1 and B is ‖θ*‖."""
     case = Case(users, each, dimension, epsilon, delta, model_bound=NORM, coverage=2.0 / dimension)
     return all_bounds(case)
 
@@ -225,7 +225,7 @@ def _row(
 
 
 def reproduced(quick: bool) -> Reproduction:
-    """Both comparisons, and beside them what the papers prove."""
+    """Both comparisons, beside the papers' bounds."""
     rows = [*btl_compare(quick), *label_compare(quick)]
     epsilons = sorted(distinct(rows, "epsilon"))
     bounds = {f"{epsilon:g}": [bound.row() for bound in theory(epsilon)] for epsilon in epsilons}
@@ -234,7 +234,7 @@ def reproduced(quick: bool) -> Reproduction:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return how what is not tuned compares with the best of the grid."""
+    """Sentences that compare untuned strategies with the best of the grid."""
     result = [
         f"ε = {row['epsilon']:g}: {row['strategy']}, with nothing tuned, has {row['ratio']:.3f} "
         "times the error of the best of a grid of ULS, chosen by looking at the truth for free."

@@ -78,14 +78,14 @@ class Reproduction:
 
 @dataclass(frozen=True)
 class Entry:
-    """A rerun: what it is about, and how it is computed.
+    """A rerun: its subject, and its computation.
 
     Attributes:
         about: a line.
         compute: of ``quick``: fewer points, same shape.
-        of_people: of a folder with people's judgements, and one for what is kept; None: it is of
-            synthetic judgements alone.
-        paper: which items of which paper it reruns, as ``A: Tables 1 and 2``; empty: none.
+        of_people: from a folder with people's judgements, and one for stored results; None: it uses
+            synthetic judgements only.
+        paper: the items of a paper that it reruns, as ``A: Tables 1 and 2``; empty: none.
         quick_minutes: processor minutes of the quick form, measured.
         minutes: those of the full one; None: not measured.
     """
@@ -100,10 +100,10 @@ class Entry:
     def computed(
         self, name: str, quick: bool, out: Path | None, data: Path | None = None
     ) -> Reproduction:
-        """Return what is found, of people's ``data`` if there are some (with ``of_people``, and
-        ``out``); ``out`` is the folder that it will be written to, if any, by that name.
+        """Compute the result, on people's ``data`` if given (with ``of_people``, and ``out``);
+        ``out`` is the folder that it will be written to, if any, by that name.
 
-        Of the quick form there are no verdicts: too few repetitions for any.
+        The quick form has no verdicts: its repetitions are too few.
         """
         token = _kept_in.set(out / UNFINISHED / name if out else None)
         try:
@@ -141,7 +141,7 @@ def where(rows: Iterable[Row], **wanted: Any) -> list[Row]:
 
 
 def distinct(rows: Iterable[Row], column: str) -> list[Any]:
-    """Return what stands in a column, each once, in the order of the rows; None is left out."""
+    """The distinct values of a column, in the order of the rows, without None."""
     return [value for value in dict.fromkeys(row.get(column) for row in rows) if value is not None]
 
 
@@ -152,7 +152,7 @@ def mean_sd(name: str, values: Sequence[float]) -> dict[str, float | None]:
 
 
 def tracked(steps: Iterable[_Task], what: str, total: int) -> Iterator[_Task]:
-    """The steps, with a bar on stderr where somebody is looking."""
+    """The steps, with a progress bar on stderr if it is a terminal."""
     console = Terminal(stderr=True)
     yield from track(steps, what, total, console=console, disable=not console.is_terminal)
 

@@ -1,7 +1,7 @@
-"""What a share of hostile users can do to a model, beside what clipping and a median leave them.
+"""The effect of a share of hostile users on a model, with clipping and with a median.
 
 The embedded population, ULS's plan, node half, noise and optimizer; some users mean harm. They are
-sampled as anybody is, and may send any vector within the clip norm. Two attacks:
+sampled like all users, and may send any vector within the clip norm. Two attacks:
 
 - *flipped labels*: they follow the protocol and say the opposite of what they think;
 - *always against*: each sends the longest vector there is along the model that would have been
@@ -62,7 +62,7 @@ _GAIN = 0.01  # in accuracy, that is worth saying
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """Who judges, who is tested, and the plan of every run."""
+    """The judging users, the test users, and the plan of every run."""
 
     examples: PairExamples
     test: PairExamples
@@ -70,15 +70,15 @@ class World:
 
     @cached_property
     def flipped(self) -> PairExamples:
-        """The same judgements, the other way round."""
+        """The same judgements, reversed."""
         return replace(self.examples, x_RD=-self.examples.x_RD)
 
 
 @dataclass(frozen=True)
 class Case:
-    """Which users are hostile, what they do, and how sums are put together.
+    """The hostile users, their attack, and the aggregation of sums.
 
-    ``buckets`` 1 is the sum of ULS. ``steps`` are those that suit a median of so many buckets.
+    ``buckets`` 1 is the sum of ULS. ``steps`` are those for a median of this number of buckets.
     """
 
     share: float = 0.0
@@ -88,7 +88,7 @@ class Case:
 
     @property
     def aggregate(self) -> str:
-        """In words."""
+        """The aggregation in words."""
         if self.buckets > 1:
             return f"median of {self.buckets}"
         return SUM if self.steps == 1 else f"{SUM}, steps of {self.steps}"
@@ -109,11 +109,12 @@ def measured(
     bucketed: Sequence[float] = (0.01, 0.05, 0.1, 0.2),
     seeds: int = 3,
 ) -> list[dict[str, Any]]:
-    """A row for each attack and share of hostile users, and for medians of so many ``buckets``.
+    """A row for each attack and share of hostile users, and for medians over ``buckets`` buckets.
 
-    Of ``aggregate, attack, share, moved, at_most, relative, accuracy_mean, accuracy_sd``: ``moved``
-    is how far θ is from where it would be without hostile users, under the same coins and noise,
-    ``relative`` that in lengths of the latter, ``at_most`` what they can do by themselves.
+    Columns: ``aggregate, attack, share, moved, at_most, relative, accuracy_mean, accuracy_sd``.
+    ``moved`` is the distance of θ from its value without hostile users, under the same sampling and
+    noise, ``relative`` the same relative to the length of the latter, ``at_most`` the bound on
+    their direct effect.
     """
     cases = [Case(share, attack) for attack in (FLIPPED, AGAINST) for share in shares]
     for number in buckets:
@@ -154,7 +155,7 @@ def made(epsilon: float, users: int, cohort: int, rounds: int) -> World:
 
 
 def trained(world: World, case: Case, seed: int, honest_D: np.ndarray | None = None) -> np.ndarray:
-    """The model of one run; ``honest_D`` is what is learnt without hostile users."""
+    """The model of one run; ``honest_D`` is the model without hostile users."""
     plan, source = world.plan, Randomness(seed)
     generator = np.random.default_rng([11, seed])
     names_N = generator.integers(2**63, size=plan.users, dtype=np.uint64)
@@ -203,15 +204,16 @@ def _settings(plan: UlsPlan, buckets: int = 1) -> OptimizerSettings:
 
 
 def bound(plan: UlsPlan, share: float, steps: int = 1) -> float:
-    """Return how far hostile users of this share can move θ by themselves, on average over the
-    coins."""
+    """The expected bound on the distance that a share of hostile users can move θ directly, over
+    the sampling.
+    """
     settings = _settings(plan, steps)
     rates = sum(settings.rate * settings.factor(t) for t in range(1, plan.rounds + 1))
     return 2.0 * share * plan.clip.norm * rates
 
 
 def alignment(world: World) -> float:
-    """Return how long all users' clipped gradients at θ = 0 add up to, in clip norms a user."""
+    """The length of the sum of all users' clipped gradients at θ = 0, in clip norms per user."""
     plan, everybody = world.plan, np.arange(world.plan.users)
     parameters = {"clip-norm": plan.clip.norm, "group-size": plan.group_size, "round": 1}
     work = TrainRequest(
@@ -238,7 +240,7 @@ def _row(
 
 
 def remarks(rows: Rows, world: World) -> list[str]:
-    """Return what it comes to, whatever that is."""
+    """Sentences on the results."""
     length = alignment(world)
     summed = where(rows, aggregate=SUM)
     (honest,) = where(summed, share=0.0)
@@ -262,7 +264,7 @@ def remarks(rows: Rows, world: World) -> list[str]:
 
 
 def _on_medians(rows: Rows) -> Iterator[str]:
-    """Return whether a median helps: at each share, against sums under the same attack.
+    """Yield sentences on whether a median helps: at each share, against sums under the same attack.
 
     Its steps are shorter, which helps by itself: so also against a sum with the same steps.
     """

@@ -1,10 +1,10 @@
-"""Was this user trained on? What attackers find out from a reward model, beside what they may.
+"""Membership inference of users from a reward model, beside the bound that the guarantee implies.
 
-Synthetic users (``research.reproductions.btl``), each of whom is in a run by a coin of their own;
+Synthetic users (``research.reproductions.btl``), each of whom is in a run independently at random;
 many runs, of which each is attacked with all the others as shadow runs. The attacker knows every
 judgement of the user and sees the released model. Two attacks on whole users:
 
-- *loss threshold* (Yeom et al. 2018): who was trained on has a lower mean loss;
+- *loss threshold* (Yeom et al. 2018): users who were trained on have a lower mean loss;
 - *likelihood ratio* (Carlini et al. 2022): of the user's mean logit, between Gaussians fitted to
   the shadow runs with and without this very user.
 
@@ -75,7 +75,7 @@ def shadow_runs(epsilon: float | None, runs: int, seed: int) -> Shadows:
 
 
 def scores(shadows: Shadows, attack: str) -> np.ndarray:
-    """Of each user in each run, larger where the attacker thinks "in"; (S, N)."""
+    """The attacker's score for each user in each run, larger for "in"; (S, N)."""
     if attack == "loss threshold":
         return -shadows.loss_SN
     ratio_SN = np.zeros(shadows.logit_SN.shape)

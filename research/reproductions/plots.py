@@ -1,4 +1,4 @@
-"""What the plots of reproductions have in common: lines through rows, panels, plain axes."""
+"""Common parts of the plots of reproductions: lines through rows, panels, plain axes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -13,7 +13,7 @@ Style = tuple[str, str, str]
 
 
 def line(axes: Any, rows: Rows, x: str, y: str, *style: str, **more: Any) -> None:
-    """One column of some rows against another; keywords are ``Axes.plot``'s."""
+    """Plot one column of some rows against another; keywords are ``Axes.plot``'s."""
     axes.plot([row[x] for row in rows], [row[y] for row in rows], *style, **more)
 
 
@@ -79,7 +79,7 @@ def against_n(
 
 
 def legend_below(figure: Figure, columns: int) -> None:
-    """One legend for all panels: that of the first."""
+    """Draw one legend for all panels: that of the first."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     place = "outside lower center"
     figure.legend(handles, labels, loc=place, ncols=columns, frameon=False, fontsize=9)

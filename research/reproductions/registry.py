@@ -1,4 +1,4 @@
-"""What ``murmuration reproduce`` can rerun, by name."""
+"""The reruns of ``murmuration reproduce``, by name."""
 
 from murmuration.research.reproductions import (
     accuracy_by_users,

@@ -97,7 +97,6 @@ def _outcome(name: str, entry: Entry, folder: Path, quick: bool) -> Outcome:
 
 
 def _head(quick: bool) -> dict[str, Any]:
-    """Return what outcomes must have in common."""
     return {"quick": quick, "version": murmuration.__version__}
 
 
@@ -140,7 +139,7 @@ def _references_kept(folder: Path) -> Iterator[None]:
 
 
 def page(outcomes: Sequence[Outcome], quick: bool) -> str:
-    """Return the Markdown page of outcomes: a table of all, then verdicts and pictures."""
+    """The Markdown page of outcomes: a table of all, then verdicts and pictures."""
     minutes = sum(one.processor_seconds for one in outcomes) / 60
     lines = [
         "# Reproductions",
@@ -163,5 +162,5 @@ def page(outcomes: Sequence[Outcome], quick: bool) -> str:
 
 
 def _line(text: str) -> str:
-    """Return a text on one line that starts no HTML."""
+    """A text on one line that starts no HTML."""
     return " ".join(text.split()).replace("<", "&lt;")

@@ -39,7 +39,7 @@ class Slope:
 
     @classmethod
     def fitted(cls, x: Sequence[float], error_RX: np.ndarray) -> "Slope":
-        """Return the slope of log error against log x.
+        """Fit the slope of log error against log x.
 
         Raises:
             ValueError: fewer than two points, or an error that is not positive.
@@ -60,7 +60,7 @@ class Slope:
     def verdict(
         self, exponent: float, side: Literal["upper", "lower"], *, towards_zero: bool = False
     ) -> str:
-        """Return what the rule says of a bound whose exponent this is.
+        """The rule's verdict on a bound with this exponent.
 
         Args:
             exponent: of x in the bound.

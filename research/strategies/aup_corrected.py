@@ -1,8 +1,8 @@
-"""AUP with a filter that is sound: users weigh by how many others they agree with.
+"""AUP with a sound filter: users are weighted by the number of others that they agree with.
 
 Source: AUP-RLHF (Algorithm 2), whose filter does not bound what it is said to bound, with weights
-in place of coins and counts relative to the users who are there. In each round the server gets the
-averaged gradient of every sampled user, counts for each how many are within ρ, weighs it by
+in place of random filtering and counts relative to the users present. In each round the server gets
+the averaged gradient of every sampled user, counts for each how many are within ρ, weighs it by
 w = max(0, 2f/s − 1), and releases the weighted mean if a noisy total weight says that enough users
 agree. If not, the round releases nothing, and is charged all the same. See
 ``research.strategies.filtered_mean`` for the proof and the test.
@@ -27,13 +27,13 @@ import numpy as np
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.hold_out import charges_of
+from murmuration.privacy.theorems import ALL, Mechanism, Participation, Theorem, Unit
 from murmuration.research.strategies import filtered_mean
 from murmuration.research.strategies.filtered_mean import FilteredMean, TestedGaussian
 from murmuration.strategies import contributions, uls
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.settings.own.shared import Retained
 from murmuration.strategies.spec import (
-    ALL,
     BuiltStrategy,
     NodeHalf,
     RunContext,
@@ -98,7 +98,7 @@ class CorrectedPlan(CohortPlan):
 
     @cached_property
     def mechanism(self) -> FilteredMean:
-        """Return what each round runs and charges."""
+        """The mechanism that each round runs and charges."""
         share, least = self._best_split()
         return FilteredMean(
             self.coins,
@@ -150,7 +150,7 @@ class AupCorrected(SteppedStrategy):
         self.failed_tests = 0
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """One row a user."""
+        """The shapes of one row per user."""
         return contributions.shapes(len(self.optimizer.theta))
 
     def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
@@ -172,7 +172,7 @@ class AupCorrected(SteppedStrategy):
         return mean_D
 
     def notes(self) -> list[str]:
-        """Return how often the test failed, which is part of what was released."""
+        """The number of failed tests, which is part of the release."""
         if not self.failed_tests:
             return []
         return [
@@ -230,6 +230,18 @@ AUP_CORRECTED = Strategy(
     build=build,
     node_halves={"aup-corrected": NodeHalf(contributions.client_update, length=None)},
     settings=Retained,
-    adjacencies=ALL,
+    theorems=(
+        Theorem(
+            Unit.NEIGHBOURHOODS,
+            Participation.POISSON,
+            Mechanism.GAUSSIAN,
+            TestedGaussian.kind,
+            ALL,
+            "Weights by how many users are near make a mean that one user moves by a bounded "
+            "distance wherever a test of the total weight passes.",
+            "the derivation in `research/strategies/filtered_mean.py`",
+            "aup-corrected",
+        ),
+    ),
     solve=divided(CorrectedPlan, lambda plan: {"least_weight": plan.mechanism.bar}),
 )

@@ -15,7 +15,7 @@ has W < W₀, so T has W < W₀ + 2 and the third W < W₀ + 4: each of the thre
 W₀ + 4 + z s with probability at most 1 − Φ(z); on the rest, where nothing but the noisy W is
 released, the bound of 2 on W is all that is needed.
 
-Legend: S users who are there, D dimensions.
+Legend: S users present, D dimensions.
 """
 
 import math
@@ -97,15 +97,16 @@ _ROUNDED_DISTANCE, _ROUNDED_MEANS = 2.0**-24, 2.0**-29
 
 
 def there(rows_SD: np.ndarray, radius: float) -> np.ndarray:
-    """Return whose vector is finite and at most `FARTHEST` radii long, bool (S,): of each row
-    alone."""
+    """True for each vector that is finite and at most `FARTHEST` radii long, bool (S,): a function
+    of each row alone.
+    """
     rows_SD = np.asarray(rows_SD, dtype=np.float64)
     lengths = (math.sqrt(square(row_D)) for row_D in rows_SD)
     return np.array([length <= FARTHEST * radius for length in lengths], dtype=bool)
 
 
 def near(rows_SD: np.ndarray, radius: float) -> np.ndarray:
-    """Return which pairs of rows are within ``radius``, bool (S, S); each row is near to itself."""
+    """True for each pair of rows within ``radius``, bool (S, S); each row is near to itself."""
     return distances(rows_SD) <= radius
 
 
@@ -155,11 +156,11 @@ class TestedGaussian:
     1/σ_value². ``failure`` is the probability with which a cohort that breaks the bound passes the
     test.
 
-    Formal guarantee: let a run be dominated by the Gaussian one but for an event of probability f,
-    in either of two neighbouring worlds. With P restricted to the complement, P(S) − αQ(S) is at
-    most H_α + f, where H_α is the Gaussian's, for every event S and every α ≥ 0. Moving mass f from
-    the Gaussian's lowest losses to an infinite one gives a pair that dominates that (see the end of
-    the proof in ``privacy.accounting.grid_noise``), and such pairs compose.
+    Formal guarantee: let a run be dominated by the Gaussian one except with probability f, in
+    either of two neighbouring worlds. With P restricted to the complement, P(S) − αQ(S) is at most
+    H_α + f, where H_α is the Gaussian's, for every event S and every α ≥ 0. Moving mass f from the
+    Gaussian's lowest losses to an infinite one gives a pair that dominates that (see the end of the
+    proof in ``privacy.accounting.grid_noise``), and such pairs compose.
     """
 
     __test__: ClassVar[bool] = False  # no test, whatever its name makes of it
@@ -225,7 +226,7 @@ class FilteredMean:
 
     @property
     def event(self) -> TestedGaussian:
-        """Return what one release costs, whether or not the test passes."""
+        """The event of one release, whether or not the test passes."""
         return TestedGaussian(self.sampler.probability, self.noise_multiplier, self.failure)
 
     @property
@@ -277,6 +278,6 @@ def test_std(noise_multiplier: float, test_share: float) -> float:
 
 
 def test_margin(std: float, failure: float) -> float:
-    """Return how far above W₀ the noisy W must lie; see the module's docstring."""
+    """The margin above W₀ that the noisy W must exceed; see the module's docstring."""
     z = -float(special.ndtri(failure))
     return 2.0 * WEIGHT_CHANGE + z * std

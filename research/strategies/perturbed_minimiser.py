@@ -73,7 +73,7 @@ def perturbed_minimiser(
             ``start_U`` it is 1.
         ridge: β on the scale of the sum over users; by default the least that the guarantee needs,
             and under ``replace-labels`` the noise-aware one.
-        ball: the most that ‖θ‖ may be; under ``replace`` what is found is projected.
+        ball: the most that ‖θ‖ may be; under ``replace`` the solution is projected.
 
     Raises:
         ValueError: a parameter is out of range, or the minimisation is not exact enough.

@@ -41,9 +41,10 @@ from murmuration.strategies.config import RunConfig
 def outcome(
     chaos: "Chaos", result: dict[str, object], quiet: list[float], started: float
 ) -> dict[str, object]:
-    """Everything measured: ``quiet`` are accuracies of simulations, ``started`` when rounds began.
+    """All measurements: ``quiet`` are accuracies of simulations, ``started`` the time when rounds
+    began.
 
-    Raises LedgerError if the ledger is not what the run's settings promise.
+    Raises LedgerError if the ledger does not match the run's settings.
     """
     charges = read_charges(chaos.out / "ledger.jsonl")
     rounds = {charge.round for charge in charges}
@@ -109,7 +110,7 @@ max_repeats = 5
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that is done to the deployment when so many rounds are done."""
+    """A fault of the deployment, injected after a number of rounds."""
 
     after: int
     what: str
@@ -166,7 +167,7 @@ class Chaos:
         return self.folder / f"{name}.jsonl"
 
     def start(self, site: Site) -> None:
-        """Everything, running."""
+        """Start all processes."""
         self.site = site
         site.start_superlink()
         site.start_superexec()
@@ -183,7 +184,7 @@ class Chaos:
             self.start_node(name)
 
     def socket(self, name: str) -> Path:
-        """Return where a client's agent answers."""
+        """The socket of a client's agent."""
         return self.rogue if name == ROGUE else self.site.socket(name)
 
     def start_node(self, name: str) -> Program:
@@ -192,7 +193,7 @@ class Chaos:
         return self.site.start_node(name, self.socket(name), port)
 
     def look_after(self) -> None:
-        """What ``deploy client`` does: start again what ended, but for what is dropped for good."""
+        """As ``deploy client`` does, restart programs that ended, except those dropped for good."""
         while not self.stop.wait(5.0):
             for name in (*HONEST, ROGUE):
                 parts = [self.site.programs.get(f"{name}-{part}") for part in NODE_PARTS]
@@ -202,7 +203,7 @@ class Chaos:
                     self.start_node(name)
 
     def rounds_done(self) -> int:
-        """Return how many rounds have their metrics on disk."""
+        """The number of rounds with metrics on disk."""
         path = self.out / "metrics.jsonl"
         if not path.exists():
             return 0
@@ -237,7 +238,7 @@ def kill_node(chaos: Chaos) -> None:
 
 
 def kill_app(chaos: Chaos) -> None:
-    """Whatever a SuperNode has started vanishes: its executor and, if there is one, its app."""
+    """Kill a SuperNode's child processes: its executor and, if there is one, its app."""
     chaos.site.programs["b-executor"].kill()
 
 

@@ -1,7 +1,7 @@
 """Kills a run again and again with SIGKILL, resumes it, and checks what it left behind.
 
     python -m murmuration.research.stress.crash --kills 20              a seeded simulation
-    python -m murmuration.research.stress.crash --kills 20 --unseeded   fresh coins and noise
+    python -m murmuration.research.stress.crash --kills 20 --unseeded   fresh sampling and noise
 
 One run of ``murmuration run`` in a process of its own is killed at random moments until it has been
 killed often enough, and then left to finish. At every kill, and at the end:
@@ -47,7 +47,7 @@ _PATIENCE = 300.0  # seconds for a process to reach its next round
 
 @dataclass(frozen=True)
 class Left:
-    """What a run had left on disk when it was killed, or at its end."""
+    """The files of a run on disk when it was killed, or at its end."""
 
     charges: int
     charged: int  # distinct rounds
@@ -58,7 +58,7 @@ class Left:
 
 
 def inspect(run: Path, *, seeded: bool) -> Left:
-    """Return what lies in a run directory, and what is wrong with it."""
+    """The content of a run directory, and what is wrong with it."""
     rounds, spent = _ledger(run / "ledger.jsonl")
     metrics = [line["round"] for line in _complete_lines(run / "metrics.jsonl")]
     state = run / "checkpoint" / "state.safetensors"
@@ -155,7 +155,7 @@ def _murmuration(arguments: list[str], log: str) -> None:
 
 
 def _wait_for(process: BaseProcess, ledger: Path, charges: int, log: Path) -> None:
-    """Until the ledger has so many charges, or the process has ended well."""
+    """Wait until the ledger has this number of charges, or the process has ended well."""
     deadline = time.monotonic() + _PATIENCE
     while process.is_alive() and time.monotonic() < deadline:
         if ledger.exists() and ledger.read_bytes().count(b"\n") > charges:
@@ -173,8 +173,7 @@ def _finish(process: BaseProcess, log: Path) -> None:
 
 
 def _ledger(path: Path) -> tuple[Counter[int], Counter[events.Event]]:
-    """Return how often each round and each event was charged; a torn last line was never
-    released."""
+    """The number of charges of each round and each event; a torn last line was never released."""
     lines = _complete_lines(path)[1:]
     rounds = Counter(line["round"] for line in lines)
     return rounds, Counter(events.from_json(line["event"]) for line in lines)

@@ -1,10 +1,10 @@
 """A node that means harm: in the agent's place, with answers that are not what was asked for.
 
-    python -m murmuration.research.stress.rogue_node SOCKET LOG [SECONDS]
+python -m murmuration.research.stress.rogue_node SOCKET LOG [SECONDS]
 
-It registers eight users like anybody, and a hundred thousand when it is asked again. Each request
-to work it answers with the next harm of a fixed list, noted in LOG with its round. One of them
-takes SECONDS.
+It first registers eight users, and a hundred thousand when it is asked again. Each request to work
+it answers with the next harm of a fixed list, noted in LOG with its round. One of them takes
+SECONDS.
 """
 
 import json
@@ -50,7 +50,7 @@ HARMS: dict[str, Callable[[int], RecordDict | str]] = {
 
 
 def main(path: Path, log: Path, seconds: float) -> None:
-    """Answer until the process is ended."""
+    """Answer requests until the process is ended."""
     harms = list(HARMS)
     turn = asked = 0
     with listening(path) as listener:

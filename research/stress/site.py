@@ -58,7 +58,7 @@ class Site:
         return program
 
     def start_superexec(self) -> Program:
-        """Return what starts ServerApps."""
+        """Start the process that starts ServerApps."""
         command = commands.superexec(self.server, self.deployment.port)
         return self.start("superexec", command, environment=environment_of(self.server))
 
@@ -71,11 +71,11 @@ class Site:
         return self.folder / "clients" / name
 
     def state(self, name: str) -> Path:
-        """Return what a client keeps beside it."""
+        """The state folder of a client, beside it."""
         return state_beside(self.client(name))
 
     def socket(self, name: str) -> Path:
-        """Return where a client's agent answers."""
+        """The socket of a client's agent."""
         return self.logs / f"{name}.sock"
 
     def start_agent(self, name: str, data: Path, *, wait: bool = True) -> Path:

@@ -1,1 +1,1 @@
-"""What the papers prove, evaluated: bounds on the error, and pessimistic choices."""
+"""The papers' theorems, evaluated: bounds on the error, and pessimistic choices."""

@@ -1,9 +1,9 @@
-"""What theory says of the estimation error: the papers' upper and lower bounds, evaluated.
+"""The papers' upper and lower bounds on the estimation error, evaluated.
 
-Nearly all of them are rates: true up to a factor that does not depend on n, m, d, ε, δ and that
-nobody states (some also hide logarithms). They say how an error falls, not how large it is, and an
-upper rate below a lower one means no more than that. Where a proof states its constants, the bound
-with them is given too (``proved``). Each says what it measures, for whose privacy, and under which
+Nearly all of them are rates: true up to an unstated factor that does not depend on n, m, d, ε, δ
+(some also hide logarithms). They say how an error falls, not how large it is, and an upper rate
+below a lower one means no more than that. Where a proof states its constants, the bound with them
+is given too (``proved``). Each says what it measures, for whose privacy, and under which
 assumptions. The statements were checked against their proofs; where the two differ the proof is
 followed, and ``note`` says so.
 
@@ -88,12 +88,12 @@ class Case:
 
     @property
     def flatter(self) -> float:
-        """Return what randomized response at ε/m costs: (e^{ε/m} + 1)/(e^{ε/m} − 1)."""
+        """The factor of randomized response at ε/m: (e^{ε/m} + 1)/(e^{ε/m} − 1)."""
         return 1.0 / math.tanh(self.epsilon / self.judgements / 2.0)
 
     @property
     def quantile(self) -> str:
-        """Return what a bound is of that fails with chance α."""
+        """The wording for a bound that fails with probability α."""
         return f"with probability {1.0 - self.failure:g}"
 
     @property
@@ -109,11 +109,11 @@ class Bound:
     Attributes:
         source: paper and theorem.
         side, norm: lower or upper; ``l2`` or the semi-norm of Σ_D.
-        place: who randomizes: ``central`` (a trusted server) or ``local``.
+        place: of the randomization: ``central`` (a trusted server) or ``local``.
         formula: as evaluated.
         value: without constants, and without logarithms where the paper hides them.
-        measures: what of the error: its mean, its root mean square, or a quantile.
-        adjacency: for which neighbours ε is meant.
+        measures: the statistic of the error: its mean, its root mean square, or a quantile.
+        adjacency: of ε.
         proved: with the constants of the proof; None where there are none.
         applies: whether ε and δ are ones it is stated for.
         note: assumptions beyond bounded features and θ*, and where the print is not followed.
@@ -132,7 +132,7 @@ class Bound:
     note: str = ""
 
     def row(self) -> dict[str, Any]:
-        """For tables and JSON; ``kind`` says what ``value`` is."""
+        """The row for tables and JSON; ``kind`` is that of ``value``."""
         return {**asdict(self), "kind": "rate without constants"}
 
 
@@ -151,7 +151,7 @@ class Bound:
 
 
 def all_bounds(case: Case) -> list[Bound]:
-    """Return every paper's bounds: by norm and place, lower before upper."""
+    """Every paper's bounds, sorted by norm and place, lower before upper."""
     bounds = [*user_privacy_bounds(case), *label_privacy_bounds(case)]
     return sorted(bounds, key=lambda bound: (bound.norm, bound.place, bound.side))
 

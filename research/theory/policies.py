@@ -1,7 +1,7 @@
-"""Which response to give, from an estimate of the reward and from how sure it is.
+"""The choice of a response, from an estimate of the reward and its uncertainty.
 
 A reward model scores φ·θ. The greedy policy takes the response with the best score. The pessimistic
-one takes what does best under the worst θ that the data allow: where few judgements tell good from
+one is the best under the worst θ that the data allow: where few judgements distinguish good from
 bad, a high score may be noise, and privacy adds noise.
 
 Source: Chowdhury et al. 2024 (label DP), eq. 9 (pessimistic) and §4.3 (greedy), after Zhu et al.
@@ -88,10 +88,10 @@ class ConfidenceSet:
 
 @dataclass(frozen=True, eq=False)
 class Pessimistic:
-    """What eq. 9 comes to.
+    """The solution of eq. 9.
 
     Attributes:
-        chance_SA: with what probability each response is given to each prompt.
+        chance_SA: the probability of each response to each prompt.
         value: its expected reward under the worst θ of the set.
         slack: no policy's value is more than this above it.
     """
@@ -165,8 +165,9 @@ def _mean(phi_SAD: np.ndarray, chance_SA: np.ndarray) -> np.ndarray:
 
 
 def _best_share(from_D: np.ndarray, towards_D: np.ndarray, gain: float, radius: float) -> float:
-    """Return where in [0, 1] share·gain − radius·‖from + share·towards‖, which is concave, is
-    largest."""
+    """The share in [0, 1] that maximizes share·gain − radius·‖from + share·towards‖, which is
+    concave.
+    """
     squared = float(towards_D @ towards_D)
     if squared * radius**2 <= gain**2:
         return 1.0  # only ever rises: the way was chosen to rise at its start

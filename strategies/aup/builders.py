@@ -9,6 +9,7 @@ from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.promise import delta_text
+from murmuration.privacy.theorems import Mechanism, Participation, Status, Theorem, Unit, select
 from murmuration.strategies import adaptive, uls
 from murmuration.strategies.adaptive import (
     DEFAULT_START,
@@ -26,12 +27,10 @@ from murmuration.strategies.planning import PlanQuery
 from murmuration.strategies.settings.own.aup import AupSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
-    ALL,
     BuiltStrategy,
     NodeHalf,
     RunContext,
     Strategy,
-    Sums,
     clip_norm,
     grid_and_count,
 )
@@ -79,7 +78,6 @@ def build_published(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         gradients=participations,
         bytes_per_user=participations / context.users * 2 * 4 * context.dimension,
         account=_account(plan),
-        proven=False,
     )
 
 
@@ -196,12 +194,13 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     return (build_published if published_ else build_centred)(context, ledger)
 
 
-def _sums(settings: Settings) -> Sums:
-    """The published filter compares users' vectors; sparse vector tests ask for exact counts."""
-    own = settings.of(AupSettings)
+def _applies(own: AupSettings, theorem: Theorem) -> bool:
+    """The quantile's count is a part of the sum; a sparse vector test asks for exact counts."""
     if own.variant == "published":
-        return Sums.FLOATING_POINT
-    return Sums.WITH_SHARED_NOISE if own.adaptation == "quantile" else Sums.WITH_DISCRETE_NOISE
+        return theorem.unit is Unit.NEIGHBOURHOODS
+    if own.adaptation == "quantile":
+        return theorem.unit is Unit.VECTOR_AND_BIT
+    return theorem.unit is Unit.VECTOR and theorem.mechanism is not Mechanism.SHARES
 
 
 def _check(settings: Settings) -> None:
@@ -224,8 +223,12 @@ AUP = Strategy(
         "aup-published": NodeHalf(client_update, length=None),
     },
     settings=AupSettings,
-    adjacencies=ALL,
-    sums=_sums,
+    theorems=(
+        *select(Unit.VECTOR_AND_BIT),
+        *select(Unit.VECTOR, Participation.POISSON),
+        *select(Unit.NEIGHBOURHOODS, status=Status.CLAIMED),
+    ),
+    applies=_applies,
     check=_check,
     solve=solve,
 )

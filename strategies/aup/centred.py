@@ -50,7 +50,7 @@ class Centre:
         self._variance = 0.0
 
     def add(self, estimate_D: np.ndarray, noise: float) -> None:
-        """One more estimate, whose noise has standard deviation ``noise`` per coordinate."""
+        """Add an estimate whose noise has standard deviation ``noise`` per coordinate."""
         self._sum_D = _MEMORY * self._sum_D + (1 - _MEMORY) * estimate_D
         self._weight = _MEMORY * self._weight + (1 - _MEMORY)
         self._variance = _MEMORY**2 * self._variance + ((1 - _MEMORY) * noise) ** 2
@@ -64,7 +64,7 @@ class Centre:
         return (scale * self._sum_D).astype(np.float32)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything, as arrays."""
+        """The whole state, as arrays."""
         moments = np.array([self._weight, self._variance])
         return {"centre.sum": self._sum_D, "centre.moments": moments}
 

@@ -2,12 +2,12 @@
 
 Source: AUP-RLHF, Algorithms 1–3, to the letter. Phases on disjoint halves of the users
 (``strategies.aup.schedule``); in each, until a noisy test of the concentration score says "no":
-score the cohort's averaged gradients by pairs within τ, keep each user by a coin that depends on
-how many others are within 2τ, average who is kept, add N(0, 8τ² log(e^ε T/δ) ς²/ñ²), step. A phase
-hands on the average of its iterates. ς is calibrated for (ε/2, δ/2), here with the privacy loss
-distribution accountant under the run's adjacency, where the paper uses an RDP accountant under
-add-remove; the other ε/2 is for the test. A test that says "no" ends its phase; what the phase had
-planned is charged all the same, because when it ended depends on data.
+score the cohort's averaged gradients by pairs within τ, keep each user with a probability that
+depends on the number of others within 2τ, average the users kept, add N(0, 8τ² log(e^ε T/δ) ς²/ñ²),
+step. A phase hands on the average of its iterates. ς is calibrated for (ε/2, δ/2), here with the
+privacy loss distribution accountant under the run's adjacency, where the paper uses an RDP
+accountant under add-remove; the other ε/2 is for the test. A test that says "no" ends its phase;
+what the phase had planned is charged all the same, because when it ended depends on data.
 
 That is the reading *to the letter*. In the reading *as run* there is one phase of all users, from
 whom exactly ñ are drawn in each round: the paper's Tables 1 and 2 can only be computed with all n,
@@ -18,7 +18,7 @@ Formal guarantee: **none is proven**. What the ledger charges is what the paper 
 are in ``FINDINGS``, with proofs and counterexamples in docs/research/aup.md. Trusted: the server,
 which sees every sampled user's gradient.
 
-Legend: S users who are there, N users in the registry, D dimensions.
+Legend: S users present, N users in the registry, D dimensions.
 """
 
 import math
@@ -88,7 +88,7 @@ def distances(rows_SD: np.ndarray) -> np.ndarray:
 
 
 def degrees(near_SS: np.ndarray) -> np.ndarray:
-    """f_i: to how many users, oneself included, each is near; int64 (S,)."""
+    """f_i: the number of users, oneself included, that each is near to; int64 (S,)."""
     return near_SS.sum(axis=1, dtype=np.int64)
 
 
@@ -151,7 +151,9 @@ class PublishedPlan:
         )
 
     def noise_limited(self) -> "PublishedPlan":
-        """With smaller step sizes where noise asks for it; see ``strategies.optimizers``."""
+        """The plan with smaller step sizes if the noise requires them; see
+        ``strategies.optimizers``.
+        """
         rates = [
             noise_limited_rate(self.std(number), PhasedSettings.of((phase,)), phase.rate)
             for number, phase in enumerate(self.phases, start=1)
@@ -173,7 +175,7 @@ class PublishedPlan:
         return AboveThreshold(0.8 * cohort, self.epsilon / 2.0, 1.0, self.adjacency)
 
     def event(self, number: int) -> PoissonGaussian:
-        """Return what the paper takes one noisy mean of a phase to cost."""
+        """The claimed event of one noisy mean of a phase, as in the paper."""
         phase = self.phases[number - 1]
         return PoissonGaussian(phase.cohort / phase.users, self.noise_multipliers[number - 1])
 
@@ -186,7 +188,7 @@ class PublishedPlan:
 
     @property
     def charges(self) -> dict[Event, int]:
-        """Return what the paper takes the whole run to cost, by phase."""
+        """The claimed events of the whole run, by phase, as in the paper."""
         result: dict[Event, int] = {}
         for number, phase in enumerate(self.phases, start=1):
             result[self._on_part(number, self.test(number).event)] = 1
@@ -195,19 +197,19 @@ class PublishedPlan:
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: how many judgements of a user count."""
+        """The config sent to nodes: the number of a user's judgements that count."""
         return {"group-size": self.group_size, "retain": self.retain}
 
     def _on_part(self, number: int, event: Event) -> Event:
         return event if len(self.phases) == 1 else ParallelEvent(number, event)
 
     def ledger_of(self, number: int, ledger: Ledger) -> Ledger:
-        """Return where a phase charges: its users are nobody else's."""
+        """The ledger that a phase charges; phases have disjoint users."""
         return ledger if len(self.phases) == 1 else cast(Ledger, LedgerOfPart(ledger, number))
 
     @property
     def noise(self) -> float:
-        """That of the last and largest phase."""
+        """The noise of the last and largest phase."""
         return self.std(len(self.phases))
 
 
@@ -229,7 +231,7 @@ class AupPublished(SteppedStrategy):
         self._names_S = np.empty(0, dtype=np.uint64)  # of the cohort
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """One row a user."""
+        """The shapes of one row per user."""
         return contributions.shapes(len(self.optimizer.theta))
 
     def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
@@ -238,10 +240,10 @@ class AupPublished(SteppedStrategy):
 
     def sample_cohort(self, round_: int) -> np.ndarray:
         """A Poisson cohort of the users of the round's phase, or as run exactly ñ of all users;
-        nobody once it was halted.
+        empty once the run was halted.
 
-        Who is in a phase goes by the names of those who are there now: their places in the registry
-        change when others come or go.
+        A user's phase depends on the user's name alone: places in the registry change when other
+        users come or go.
         """
         number, _ = self.plan.place(round_)
         if self.optimizer.halted:
@@ -291,7 +293,7 @@ class AupPublished(SteppedStrategy):
     def filtered(
         self, rows_SD: np.ndarray, near_SS: np.ndarray, names_S: np.ndarray, round_: int
     ) -> np.ndarray:
-        """Algorithm 2, lines 11–15, which follow a passed test: coins, mean, noise; charged."""
+        """Algorithm 2, lines 11–15, after a passed test: random filter, mean, noise; charged."""
         number, _ = self.plan.place(round_)
         kept_SD = rows_SD[self._coins(near_SS, names_S, self.plan.phases[number - 1], round_)]
         zero_D = np.zeros(len(self.optimizer.theta))
@@ -307,7 +309,7 @@ class AupPublished(SteppedStrategy):
     def _coins(
         self, near_SS: np.ndarray, names_S: np.ndarray, phase: Phase, round_: int
     ) -> np.ndarray:
-        """Algorithm 2, lines 11–12: whom the coins keep, bool (S,)."""
+        """Algorithm 2, lines 11–12: which users are kept at random, bool (S,)."""
         kept_S = keep_probabilities(degrees(near_SS), phase.cohort)
         words_S = user_words(self.source.key("filter coins", round_), names_S)
         return (words_S >> np.uint64(11)) * 2.0**-53 < kept_S
@@ -330,7 +332,7 @@ class AupPublished(SteppedStrategy):
             )
 
     def notes(self) -> list[str]:
-        """Return what has been found out about the published algorithm, in this reading."""
+        """Findings about the published algorithm, in this reading."""
         return [*FINDINGS, FIXED_SIZE] if self.plan.as_run else list(FINDINGS)
 
 

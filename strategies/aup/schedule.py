@@ -1,9 +1,9 @@
-"""The phases of AUP-RLHF: who is in which, and the step sizes, radii and rounds of each.
+"""The phases of AUP-RLHF: their users, step sizes, radii and rounds.
 
 Source: AUP-RLHF, Algorithm 1 and Theorem 4. Users are partitioned once: phase i of k works on
 n_i = n/2^(k+1−i) of them, each phase on twice as many as the one before, and a share of 2^−k of all
-users is never used (with one phase, half of them). Here each user's phase is a coin of their own,
-so that nobody's coming or going moves anybody else; n_i is the nominal number.
+users is never used (with one phase, half of them). Here each user's phase is drawn independently,
+so that adding or removing one user moves no other; n_i is the nominal number.
 """
 
 import math
@@ -71,10 +71,10 @@ def theorem_4(
 ) -> tuple[Phase, ...]:
     """The schedules of Theorem 4: k, ñ_i, η_i, τ_i as written, T_i up to its constant.
 
-    k = ⌈log₂ log₂ mn⌉; ñ_i = n_i: everybody of the phase, in every round; τ_i = 4L log(n_i d m e^ε
+    k = ⌈log₂ log₂ mn⌉; ñ_i = n_i: all users of the phase, in every round; τ_i = 4L log(n_i d m e^ε
     T_i/δ)/√m; η_i = B/(4L) · min{√m n_i ε/(T_i √(d log²(m n_i d/δ))), T_i^−¾, √(n_i m)/T_i}. T_i is
     only given as O(m² n_i² + m n_i √d), which is hundreds of millions at ordinary sizes; here the
-    constant is what makes them add up to ``rounds``.
+    constant is chosen so that they add up to ``rounds``.
 
     Args:
         users: n.

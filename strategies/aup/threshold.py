@@ -9,10 +9,10 @@ fixed number of further series begins. When all are spent the radius stays. See
 Formal guarantee: (epsilon, delta) at the level of users under the plan's adjacency, which may be
 any of the four, for the whole sequence of models, centres and radii: T compositions of the
 Poisson-subsampled Gaussian with probability M/N, and the pure epsilon of each series in full. The
-test may ask the very cohort that is summed because it is purely private for any change of one
-user's coin and bit, and because the round's centre and radius are fixed before its answer; it is
-never amplified by sampling. The count of those within moves by 1, and only up where a user comes
-and down where one goes, so that its noise is halved under add-remove and zero-out. Trusted: as for
+test may ask the very cohort that is summed because it has pure DP for any change of one user's
+sampling and bit, and because the round's centre and radius are fixed before its answer; it is never
+amplified by sampling. The count of those within moves by 1, and only up where a user comes and down
+where one goes, so that its noise is halved under add-remove and zero-out. Trusted: as for
 ``strategies.aup.centred``.
 
 This costs more than the quantile: the test needs noise small beside a fifth of the cohort in every
@@ -58,7 +58,9 @@ class ThresholdRule:
 
 @dataclass(frozen=True, kw_only=True)
 class ThresholdPlan(RadiusPlan):
-    """As ``AdaptivePlan``, with ``series`` tests of ``test_epsilon`` each, not a noisy count."""
+    """An ``AdaptivePlan`` with ``series`` tests of ``test_epsilon`` each instead of a noisy
+    count.
+    """
 
     test_epsilon: float
     rule: ThresholdRule = ThresholdRule()
@@ -79,14 +81,14 @@ class ThresholdPlan(RadiusPlan):
 
     @cached_property
     def test(self) -> AboveThreshold:
-        """One series."""
+        """The test of one series."""
         monotone = self.adjacency.vectors_changed == 1
         return AboveThreshold(
             _SHARE * self.cohort, self.test_epsilon, 1.0, self.adjacency, monotone
         )
 
     def mechanism_at(self, radius: float) -> GaussianSum:
-        """Return what a round with this radius runs and charges, besides the test."""
+        """The mechanism of a round with this radius, besides the test."""
         clip = UserClip(radius)
         return GaussianSum(self.sampler, clip, self.noise_multiplier, self.adjacency, self.discrete)
 
@@ -97,10 +99,10 @@ class ThresholdPlan(RadiusPlan):
 
 
 class AupThreshold(AupCentred):
-    """The server half: that of ``AupCentred`` with another way for the radius.
+    """The server half: that of ``AupCentred`` with another rule for the radius.
 
-    Where draws cannot be repeated, a series that was running when the process ended counts as
-    spent: nobody could know whether it had just said "no".
+    If draws cannot be repeated, a series that was running when the process ended counts as spent:
+    whether it had just said "no" is unknown.
     """
 
     draws_again = False  # a series of tests is one draw over many rounds
@@ -149,10 +151,9 @@ class AupThreshold(AupCentred):
         return passed
 
     def finish(self) -> None:
-        """Charge the series that were not needed: how many were depends on the users.
+        """Charge the unused series, too: their number depends on the users.
 
-        An epsilon that left them out would be smaller for some data than for others, and smaller
-        than what the mechanism costs.
+        An epsilon without them would depend on the data, and be below the cost of the mechanism.
         """
         if self.rounds_done < self.plan.rounds and not self.stopped:
             return  # more rounds are to come, and may need them

@@ -1,1 +1,1 @@
-"""What server and nodes say to each other."""
+"""The protocol between server and nodes."""

@@ -1,22 +1,23 @@
-"""Whether nodes are there, and when a run must end because they are not.
+"""Availability of nodes, and the end of a run that lacks them.
 
-Who is online is decided over all registered nodes *before* a round's coins are drawn. Once a cohort
-is asked, nothing depends on who of it answers: the round is released, or the run ends. Otherwise
-users who can answer would be in a released round more often than their coin says (0.292 instead of
-0.2 with 20 nodes of one user, 8 of them online, if half of those asked had to answer).
+Availability is checked over all registered nodes *before* a round's cohort is sampled. Once a
+cohort is asked, nothing depends on who of it answers: the round is released, or the run ends.
+Otherwise users who can answer would be in a released round more often than their sampling
+probability (0.292 instead of 0.2 with 20 nodes of one user, 8 of them online, if half of those
+asked had to answer).
 
 A run ends (``RunAborted``) where it would go on without learning:
 
 - too few owners' policies allow what it is going to ask (``strategies.protocol.plan_query``):
-  before any coin;
+  before any sampling;
 - fewer nodes are online than ``min_nodes``, and the others do not come in time;
-- nobody who was asked in a round answers, or, in three rounds in a row, for fewer than half of the
+- no user who was asked in a round answers, or, in three rounds in a row, for fewer than half of the
   users who were asked;
 - in a simulation, where nothing fails but by mistake: as soon as a node fails or is late.
 
-Why in kind is public. How many were there, and what nodes said, may depend on data: in a simulation
-it is told to whoever started the run, elsewhere it goes to the private log alone, but for the name
-of an owner's rule, which is one of a public list.
+The kind of reason is public. The number of nodes and their messages may depend on data: in a
+simulation they are shown to the user who started the run; otherwise they go to the private log
+alone, except for the name of an owner's rule, which is one of a public list.
 """
 
 import math
@@ -56,8 +57,8 @@ class RunAborted(RuntimeError):
     """A run that ended before its last round, and learnt too little to have a result.
 
     Args:
-        reason: in kind; public.
-        told: to whoever started it: what a node of a simulation said, or an owner's rule.
+        reason: its kind; public.
+        told: the message for the user who started it: a simulated node's error, or an owner's rule.
         private: exact counts and texts, for the private log.
         rules: of the owners' policies, by which nodes refuse before anything is asked; public.
     """
@@ -81,24 +82,24 @@ class RunAborted(RuntimeError):
 
 
 class Attendance:
-    """For how many of the users who were asked answers came, round by round."""
+    """The share of the users asked whose answers came, round by round."""
 
     def __init__(self) -> None:
         self._poor: list[Mapping[str, object]] = []  # the last rounds, if they had too few
         self.begin(0)
 
     def begin(self, asked: int) -> None:
-        """A round in which so many users are asked."""
+        """Begin a round in which ``asked`` users are asked."""
         self._asked, self._counted = asked, 0
         self._heard, self._refusals, self._failures = False, 0, 0
 
     def counted(self, users: int) -> None:
-        """Answers for so many users can be counted."""
+        """Count answers for ``users`` users."""
         self._counted += users
         self._heard = True
 
     def heard(self, anybody: bool) -> None:
-        """Whether anybody answered the last of several questions of a round."""
+        """Record whether anybody answered the last of several requests of a round."""
         self._heard = anybody
 
     def failed(self, why: str) -> None:
@@ -110,20 +111,20 @@ class Attendance:
 
     @property
     def anybody(self) -> bool:
-        """Return whether anybody answered, if somebody was asked."""
+        """True if anybody answered, or nobody was asked."""
         return self._heard or not self._asked
 
     def check_any(self) -> None:
-        """RunAborted if somebody was asked in this round, and nobody answered."""
+        """Raise RunAborted if users were asked in this round, and nobody answered."""
         if not self.anybody:
             refused = self._refusals and not self._failures
             reason = Reason.REFUSED if refused else Reason.NO_ANSWERS
             raise RunAborted(reason, private=self._figures())
 
     def end(self) -> None:
-        """The round is over.
+        """End the round.
 
-        RunAborted if nobody answered, or for too few, and that for the third time in a row.
+        Raises RunAborted if nobody answered, or if for the third time in a row too few did.
         """
         self.check_any()
         if not self._asked:
@@ -143,8 +144,9 @@ class Attendance:
 
 
 def needed(least: float, registered: int) -> int:
-    """Return how many nodes ``least`` asks for: a number or, below 1, a share of those
-    registered."""
+    """The number of nodes that ``least`` requires: a number or, below 1, a share of those
+    registered.
+    """
     # Not a node more for the last bit of a product.
     return math.ceil(least * registered - 1e-9 if 0 < least < 1 else least)
 
@@ -176,8 +178,9 @@ def wait_until_online(
 
 
 def failed_node(reason: str, simulated: bool, **where: object) -> RunAborted:
-    """Return what ends a run that cannot do without a node; ``reason`` is as ``exchange`` tells
-    it."""
+    """The error that ends a run which cannot continue without a node; ``reason`` is from
+    ``exchange``.
+    """
     if simulated:
         return RunAborted(Reason.NODE_FAILED, f"a node of this simulation failed: {reason}")
     private = {**where, "why": reason}

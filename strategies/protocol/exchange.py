@@ -1,7 +1,7 @@
 """Messages out, replies in as they come: nothing is held back until the slowest node is done.
 
-A node that vanishes costs one deadline, not one for each round: who missed the last one is asked
-again, and counts if they answer while others are waited for, but nobody waits for them alone.
+A node that vanishes costs one deadline, not one for each round: a node that missed the last one is
+asked again, and counts if it answers while others are awaited, but it alone is not awaited.
 """
 
 import time
@@ -30,10 +30,10 @@ _CLOCKS = 120.0
 
 
 def message_ttl(timeout: float) -> float:
-    """Return how long a message may wait for its node, when its reply is waited for ``timeout``
-    seconds.
+    """The number of seconds that a message may wait for its node, if its reply is awaited for
+    ``timeout`` seconds.
 
-    Long enough for clocks that differ; a node that comes back later finds no stale work.
+    It allows for clocks that differ; a node that comes back later finds no stale request.
     """
     return timeout + max(timeout, _CLOCKS)
 
@@ -97,7 +97,7 @@ def exchange(
 
 
 def _pulled(grid: Grid, ids: list[str], waiting: dict[str, int]) -> Iterator[Message]:
-    """Return what has arrived; of a reply that cannot be decoded the message is given up."""
+    """Yield the messages that have arrived; a reply that cannot be decoded is given up."""
     try:
         yield from grid.pull_messages(ids)
     except UNDECODABLE:  # one reply must not hide the others

@@ -1,4 +1,4 @@
-"""How many judgements users have, as a histogram on a public grid; not for release as it is.
+"""A histogram of users by number of judgements, on a public grid; not for release as it is.
 
 Source: the median rule for ELS's group size, Charles et al. 2024, App. H. A user adds one to one
 bucket, and one who has no judgements to none: away and empty-handed must be the same. Formal
@@ -36,7 +36,7 @@ _INSTEAD = "how many judgements users have could not be asked; state --group-siz
 def client_update(
     examples: Examples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
-    """The node half: ``sum``, how many of the asked users are in each bucket of the grid, (J,)."""
+    """The node half: ``sum``, the number of asked users in each bucket of the grid, (J,)."""
     counts_S = examples.counts_U.numpy()[work.users_S]
     return {"sum": histogram(counts_S[counts_S > 0])}
 
@@ -52,12 +52,12 @@ def ask(
 ) -> np.ndarray:
     """The histogram over all users that are trained on, (J,); a node that fails counts as zero.
 
-    With ``masked`` it is summed under masks (``strategies.protocol.secure_rounds``), and no node's
-    own is seen. Who is left out is counted in ``log``.
+    With ``masked`` it is summed under masks (``strategies.protocol.secure_rounds``), and no single
+    node's is seen. Users left out are counted in ``log``.
 
     Raises:
-        RunAborted: nobody answered, or nothing can be told under masks, or a node of a simulation
-            failed. An empty histogram is never taken for one that was told.
+        RunAborted: nobody answered, or summing under masks is impossible, or a node of a simulation
+            failed. An empty histogram is never taken for a result.
     """
     parameters = {"strategy": "counts", "features": features}
     model = messages.model_record(np.zeros(0))

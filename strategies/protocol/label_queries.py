@@ -1,18 +1,17 @@
 """Labels that leave the user randomized: what the server asks, and what a node answers.
 
 One message to each node. The answer holds, for every judgement of the asked users, its public item
-and what the user tells of its label, 10 bytes in all, and for every user the ε of each label. How
-likely an answer is false follows from these, so the channel travels with the labels. A node refuses
-a request that does not name ``replace-labels``: prompts, responses and how many judgements somebody
-gave are not protected. What a node tells, and that it tells it once, is in
-``client.labels.memory``.
+and the user's randomized label, 10 bytes in all, and for every user the ε of each label. How likely
+an answer is false follows from these, so the channel travels with the labels. A node refuses a
+request that does not name ``replace-labels``: prompts, responses and a user's number of judgements
+are not protected. A node's labels, and that each is released once, are in ``client.labels.memory``.
 
     content = request(promise, asked)          # to each node
     labels = read_reply(reply.content, users)
     check_promise(labels, promise)
     rows_N = places(labels, items)             # which judgements of public items they are about
 
-What is trusted: nobody but the user's own node. The server sees no true label.
+What is trusted: only the user's own node. The server sees no true label.
 
 Legend: S asked users, N their labels, J their public judgements.
 """
@@ -91,10 +90,10 @@ def read_reply(content: RecordDict, users: int) -> ToldLabels:
 
 
 def check_promise(labels: ToldLabels, promise: LabelPromise) -> None:
-    """RegistryError where somebody told more than ``promise`` covers.
+    """Raise RegistryError if labels cost a user more than ``promise`` covers.
 
-    A server cannot see the coins. But what a node says of them must not cost its users more than
-    the ledger counts.
+    A server cannot see the randomization itself. But the parameters that a node states must not
+    cost its users more than the ledger counts.
     """
     told_U = np.diff(labels.start_U)
     if promise.cap and told_U.max(initial=0) > promise.cap:
@@ -109,8 +108,7 @@ def check_promise(labels: ToldLabels, promise: LabelPromise) -> None:
 
 
 def places(labels: ToldLabels, items: PublicItems) -> np.ndarray:
-    """Return which public judgement of the same users each label is about, (N,) int64, all
-    different.
+    """The public judgement of the same users that each label is about, (N,) int64, all different.
 
     Raises:
         RegistryError: a label about nothing that was shown to its user.

@@ -1,10 +1,11 @@
-"""What server and nodes say to each other, and nothing else.
+"""All messages between server and nodes.
 
 A message carries public parameters and, towards the server, one bounded sum. Encoding and decoding
 live in one place, so that both sides agree and a malformed reply is noticed where it arrives.
 
 Users are named by the salted 64-bit names under which they registered, never by their place at a
-node: there somebody may have come or gone since, and all who follow would be taken for others.
+node: there users may have been added or removed since, and all that follow would be mistaken for
+others.
 
 Legend: D dimensions, S sampled users of a node, U users of a node.
 """
@@ -81,8 +82,9 @@ class MalformedReply(ValueError):
 
 @contextmanager
 def reading(question: str) -> Iterator[None]:
-    """Whatever goes wrong while an answer to a question is read is a MalformedReply: it is another
-    machine's bytes, which can fail in any way."""
+    """Turn any error while reading an answer into a MalformedReply: another machine's bytes can
+    fail in any way.
+    """
     try:
         yield
     except MalformedReply:
@@ -94,15 +96,14 @@ def reading(question: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class RegistryEntry:
-    """A node's answer to "whom do you host?".
+    """A node's answer to the request for its users.
 
     ``place`` orders nodes (the partition in a simulation, −1 elsewhere), of which there are
-    ``places`` (0: the node knows of no others); ``keys_U`` are salted
-    64-bit names of its users, to notice one hosted twice; ``counts_U`` their numbers of
-    judgements, where those are public; ``randomized`` says whether any of its labels went through
-    randomized response before they came to it; ``tokens`` how many of a
-    language model it can compute at a time (0: it did not try);
-    ``usable``, in a simulation alone, how many of its rows features could be made of.
+    ``places`` (0: the node knows of no others); ``keys_U`` are salted 64-bit names of its users, to
+    notice one hosted twice; ``counts_U`` their numbers of judgements, where those are public;
+    ``randomized`` says whether any of its labels went through randomized response before they
+    reached it; ``tokens`` the number that its language model can compute at a time (0: not tested);
+    ``usable``, in a simulation alone, the number of its rows with features.
     """
 
     place: int
@@ -134,11 +135,11 @@ def registry_request(
     batch_users: bool = False,
     trains: bool = True,
 ) -> RecordDict:
-    """Ask a node whom it hosts, and to have their features ready for a preference model.
+    """Ask a node for its users, and to prepare their features for a preference model.
 
-    ``schema`` is what the run declares of judgements: a node with others says so. ``group_size``
-    (0: not known yet) and ``batch_users`` say how much may be asked for at a time: a node that has
-    no memory for that says so, too; unless nodes are not going to train (``trains``).
+    ``schema`` is the run's declaration of judgements: a node with others reports it. ``group_size``
+    (0: not known yet) and ``batch_users`` are the most that may be requested at a time: a node
+    without enough memory reports that, too, unless nodes will not train (``trains``).
     """
     asked = {"salt": salt, "counts": counts, "features": features, "model": model}
     asked |= {"kind": schema.kind, "responses": schema.responses}
@@ -196,12 +197,14 @@ class UserSelection:
         return len(self.names_S)
 
     def to_record(self) -> ConfigRecord:
-        """As it travels: plain bytes, as decoding an array takes longer than naming a cohort."""
+        """The record for a message: plain bytes, as decoding an array takes longer than naming a
+        cohort.
+        """
         return ConfigRecord({"salt": self.salt, "users": self.names_S.astype("<u8").tobytes()})
 
     @classmethod
     def of(cls, content: RecordDict) -> UserSelection:
-        """Return whom a request is about; ValueError for no names, or one given twice."""
+        """The users that a request is about; ValueError if none is named, or one twice."""
         record = content.config_records[COHORT]
         names, salt = record["users"], record["salt"]
         if not (isinstance(names, bytes) and isinstance(salt, bytes)) or len(names) % 8:
@@ -214,9 +217,9 @@ class UserSelection:
 
 @dataclass(frozen=True, eq=False)
 class TrainRequest:
-    """What a node is asked to do: compute for some of its users at a model.
+    """A request to a node: compute for some of its users at a model.
 
-    ``arrays`` holds ``theta`` (the model, (D,) float32) and whatever else the strategy's node half
+    ``arrays`` holds ``theta`` (the model, (D,) float32) and all else that the strategy's node half
     needs; ``parameters`` its public constants; ``users_S`` the users' places at the node.
     """
 
@@ -266,7 +269,7 @@ def work_request(
 
 
 def read_work(content: RecordDict, users_S: np.ndarray = NOBODY) -> TrainRequest:
-    """Return what was asked, of users at these places."""
+    """The request, for users at these indices."""
     arrays = {name: decoded(a) for name, a in content.array_records["model"].items()}
     parameters = dict(content.config_records["parameters"])
     return TrainRequest(arrays, parameters, users_S)  # type: ignore[arg-type]
@@ -278,7 +281,7 @@ NOISE_PARTIES, _NOISE_ON = "noise-parties", "noise-on-"
 
 
 def noise_parameters(noise: NodeNoise | None) -> dict[str, Scalar]:
-    """Return how a request says what noise a node is to add; nothing where it is to add none."""
+    """The parameters of a request for noise that a node is to add; empty if it is to add none."""
     if noise is None:
         return {}
     shares = {_NOISE_ON + name: share for name, share in noise.shares.items()}
@@ -286,10 +289,9 @@ def noise_parameters(noise: NodeNoise | None) -> dict[str, Scalar]:
 
 
 def read_noise(parameters: Mapping[str, Scalar]) -> tuple[int, dict[str, float]]:
-    """Return how many shares the noise of a round is, and the standard deviation of one on each
-    sum.
+    """The number of shares of a round's noise, and the standard deviation of one share on each sum.
 
-    None, and nothing, where nodes add no noise. Raises ValueError for anything else.
+    Zero, and empty, if nodes add no noise. Raises ValueError for anything else.
     """
     shares = {
         name.removeprefix(_NOISE_ON): share
@@ -309,7 +311,7 @@ def sums_reply(
 ) -> RecordDict:
     """A node's bounded sums, and nothing else; those named in ``steps`` as whole steps.
 
-    Only where these fit 32 bits by public numbers, so that no size tells of anybody.
+    Only if these fit 32 bits by public numbers, so that a message's size does not depend on data.
 
     Raises:
         ValueError: a sum is not on its grid, or does not fit 32 bits.

@@ -1,4 +1,4 @@
-"""What nodes say, before it is printed or logged: one short line without control characters.
+"""Texts from nodes, before they are printed or logged: one short line without control characters.
 
 An error's text comes from another machine. It may be hundreds of megabytes long, and hold what
 moves a terminal's cursor, hides what stands before it, or looks like another line of a log. So it

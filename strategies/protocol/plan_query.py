@@ -1,4 +1,4 @@
-"""Whether the owners of nodes would answer what a run is going to ask: before its first coin.
+"""Ask, before the first round, whether the nodes' owners would allow a run's requests.
 
 Once a run's plan is made, every registered node is shown what a request to work will say: strategy,
 bounds, features, and the stated plan (``strategies.protocol.stated_plan``). It answers with the
@@ -6,12 +6,12 @@ name of the rule of its owner's policy that would refuse it, or with none. Nothi
 asking, here or there. If too few would answer, the run ends (``strategies.protocol.availability``)
 before anything is drawn.
 
-What it tells: a rule's name, one of ``RULES``. Which node named which rule goes to the private log.
-A server learns no more by it than by asking in earnest, where a refusal names the rule and the
-bound; and an owner's agent looks at few different plans in an hour (``client.agent.agent``).
+What it reveals: a rule's name, one of ``RULES``. Which node named which rule goes to the private
+log. A server learns no more from it than from a real request, where a refusal names the rule and
+the bound; and an owner's agent looks at few different plans in an hour (``client.agent.agent``).
 
 What is trusted: nothing. A node that says yes can refuse later; one that says no is asked all the
-same, if the run goes on, since no coin and no denominator may depend on it.
+same, if the run goes on, since neither sampling nor a denominator may depend on it.
 """
 
 from collections.abc import Collection, Mapping
@@ -38,15 +38,16 @@ _PARAMETERS, _PARTIES, _ANSWER = "parameters", "parties", "answer"
 def request(parameters: Mapping[str, messages.Scalar], parties: int) -> RecordDict:
     """Ask a node whether requests with these parameters would be answered.
 
-    ``round`` among them is the first that would be asked; ``parties`` is how many nodes there are
-    for sums under masks, 0 where they leave without.
+    ``round`` among them is the first that would be requested; ``parties`` is the number of nodes
+    for sums under masks, 0 without masks.
     """
     how = ConfigRecord({_PARTIES: parties})
     return RecordDict({_PARAMETERS: ConfigRecord(dict(parameters)), _PARTIES: how})
 
 
 def read_request(content: RecordDict) -> tuple[messages.TrainRequest, int]:
-    """Return what would be asked, about nobody, and among how many parties; see ``request``.
+    """The parameters of the future request, without users, and the number of parties; see
+    ``request``.
 
     Raises ValueError where that is no number.
     """
@@ -73,9 +74,10 @@ def read_reply(content: RecordDict) -> str:
 
 @dataclass
 class Answers:
-    """What nodes said of a plan: ``refusing`` the rule by node, ``silent`` why there is no answer.
+    """Nodes' answers about a plan: ``refusing`` the rule by node, ``silent`` the reason for no
+    answer.
 
-    A node that says nothing may answer when it is asked.
+    A node that did not answer may still answer real requests.
     """
 
     refusing: dict[int, str] = field(default_factory=dict)
@@ -83,11 +85,11 @@ class Answers:
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """Return which rules would refuse, each once."""
+        """The rules that would refuse, each once."""
         return tuple(rule for rule in RULES if rule in self.refusing.values())
 
     def check(self, registry: Registry, min_nodes: float, *, masked: bool) -> None:
-        """Whether enough nodes would answer, and those for at least half of the users.
+        """Check that enough nodes would answer, and those for at least half of the users.
 
         With fewer users than that the run would end after three rounds, each of them charged.
 
@@ -123,7 +125,9 @@ def ask(
     timeout: float,
     slow: Collection[int] = (),
 ) -> Answers:
-    """Show every one of ``nodes`` what will be asked; what they said within ``timeout`` seconds."""
+    """Send every one of ``nodes`` the parameters of the future requests; their answers within
+    ``timeout`` seconds.
+    """
     content, result = request(parameters, parties), Answers()
     outgoing = [messages.outgoing(content, QUERY, node, 0, message_ttl(timeout)) for node in nodes]
     waiting = set(nodes)

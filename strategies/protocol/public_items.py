@@ -1,7 +1,7 @@
-"""Public items: what was shown to whom, brought to a server that solves for the model.
+"""Public items: the texts shown to each user, sent to a server that solves for the model.
 
-Only under ``replace-labels``, where prompts, responses and numbers of judgements are public. What
-travels tells nothing about labels: a judgement's responses come in canonical order, a user's
+Only under ``replace-labels``, where prompts, responses and numbers of judgements are public.
+Messages reveal nothing about labels: a judgement's responses come in canonical order, a user's
 judgements in the order of their items (``preference.data.public_items``), texts sorted as strings,
 and a deployed node's users in the order of their ids (``client.store``). A node refuses every
 request that does not name that adjacency, and a deployed one, besides, unless its own node-config
@@ -50,7 +50,7 @@ def request(asked: messages.UserSelection) -> RecordDict:
 
 
 def read_request(content: RecordDict, node_config: Mapping[str, object]) -> messages.UserSelection:
-    """Return whose items are asked for; ValueError where texts are not public."""
+    """The users whose items are requested; ValueError if texts are not public."""
     adjacency = content.config_records["items"].get("adjacency")
     if adjacency != Adjacency.REPLACE_LABELS.value:
         raise ValueError(
@@ -93,13 +93,13 @@ def reply(judgements: Judgements) -> RecordDict:
 
 @dataclass(frozen=True, eq=False)
 class PublicItems:
-    """What was shown to S users: their judgements without labels.
+    """The items shown to S users: their judgements without labels.
 
     Attributes:
         start_S: int64, S + 1 offsets into the judgements.
         prompts: J prompts.
         responses: J tuples of responses in canonical order.
-        schema: what judgements are declared to be.
+        schema: the declaration of the judgements.
         bytes: size of the texts and indices that were sent, of all nodes.
     """
 
@@ -169,7 +169,9 @@ class PublicItems:
         )
 
     def judgements(self) -> Judgements:
-        """As judgements of nameless users whose labels all say the canonical first: a stand-in."""
+        """Placeholder judgements of nameless users, in which all labels prefer the canonical first
+        response.
+        """
         return Judgements(
             user_ids=tuple(str(user) for user in range(len(self.start_S) - 1)),
             start_U=self.start_S,

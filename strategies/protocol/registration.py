@@ -1,13 +1,14 @@
-"""Whom each registered node may host: the operator's word, against which a node's own is held.
+"""The users that each registered node may host, as the operator declares them; a node's own claim
+is checked against it.
 
-A node says whom it hosts, and a user's part of a round is bounded by the clip norm: so the number
-of users that a node claims is its influence. In a deployment the operator fixes it when a node's
-key is registered, as a number of users, or as their ids. Claims beyond that are ignored, and
-counted, so that the server's owner sees them; nobody else notices.
+A node states its users, and a user's part of a round is bounded by the clip norm: so the number of
+users that a node claims is its influence. In a deployment the operator fixes it when a node's key
+is registered, as a number of users, or as their ids. Claims beyond that are ignored, and counted,
+so that only the server's owner sees them.
 
 Which of too many users count is decided by their salted names, so it depends on who else is at the
 node, and that is more than ``add-remove`` allows one user to change: there ids are needed. Under
-the other adjacencies who is registered depends on nobody's judgements. (Where a user is replaced by
+the other adjacencies the registered users do not depend on judgements. (Where a user is replaced by
 one of another name, at most one who counts changes with it, as the promise allows.)
 
 Legend: U users of a node.
@@ -25,7 +26,7 @@ from murmuration.strategies.protocol.messages import RegistryEntry
 
 @dataclass(frozen=True)
 class Hosted:
-    """What a key was registered for: at most ``users`` users and, if ``ids`` are given, no others.
+    """The registration of a key: at most ``users`` users and, if ``ids`` are given, no others.
 
     Raises:
         ValueError: ``users`` is negative.
@@ -41,7 +42,8 @@ class Hosted:
 
 @dataclass(frozen=True)
 class Registration:
-    """What each node may host: ``nodes`` by public key, as Flower tells it, and any ``other``.
+    """The users that each node may host: ``nodes`` by public key, as Flower reports it, and any
+    ``other``.
 
     Raises:
         ValueError: a user id is registered for two keys.
@@ -59,7 +61,9 @@ class Registration:
 
     @property
     def by_ids(self) -> bool:
-        """Return whether a claim counts or not whoever else is at the node."""
+        """True if users are registered by id, so that a claim does not depend on the node's other
+        users.
+        """
         hosted = [*self.nodes.values(), self.other]
         return all(
             one.users == 0 or len(one.ids or ()) in range(1, one.users + 1) for one in hosted
@@ -68,8 +72,8 @@ class Registration:
     def held_to(
         self, answers: Mapping[int, RegistryEntry], keys: Mapping[int, bytes], salt: bytes
     ) -> dict[int, RegistryEntry]:
-        """Return what counts of nodes' answers, by node id; their ``keys`` are those that Flower
-        checked.
+        """The part of nodes' answers that is valid, by node id; their ``keys`` are those that
+        Flower verified.
 
         A user who is registered by id for another key counts nowhere else. A node of a deployment
         has no place of its own, whatever it says.

@@ -1,13 +1,13 @@
-"""What server and nodes say to each other in secure aggregation; see
+"""Messages between server and nodes in secure aggregation; see
 ``privacy.secure_aggregation.party``.
 
 Three exchanges stand around the one that asks for work, which carries one record more and is
 answered with one masked vector instead of sums. Places (1 to P) name the nodes of one session.
 
 A session is about one sum: the kind of work, the model and every parameter of the request (run,
-round and clip norm among them), all but whom each node is asked about. Nodes hash that for
-themselves from the work they get; who was told of another sum than the others shows nothing. On
-which grid a sum is follows from the parameters (``strategies.spec.NodeHalf``).
+round and clip norm among them), all except each node's users. Nodes hash that for themselves from
+the work they get; a node that was sent another sum than the others reveals no shares. On which grid
+a sum is follows from the parameters (``strategies.spec.NodeHalf``).
 
 Legend: P nodes of a session, L numbers of a masked vector.
 """
@@ -54,10 +54,10 @@ def keys_request(session: bytes) -> RecordDict:
 
 @dataclass(frozen=True)
 class Entry:
-    """One node of a session: its keys, and who says that they are its keys.
+    """One node of a session: its keys, and the signature on them.
 
-    ``signer`` is a public key that the node's owner's agent has for good, ``signature`` its word on
-    this session's keys. Both are empty where there is no agent.
+    ``signer`` is the permanent public key of the node's owner's agent, ``signature`` its signature
+    of this session's keys. Both are empty without an agent.
     """
 
     keys: PublicKeys
@@ -73,7 +73,7 @@ class Entry:
         return self.signer
 
     def to_bytes(self) -> bytes:
-        """As it travels in a roster, ``ENTRY_BYTES`` bytes: zeros for no signature."""
+        """The entry as bytes of a roster, ``ENTRY_BYTES`` long: zeros for no signature."""
         word = self.signer + self.signature or bytes(ENTRY_BYTES - 2 * crypto.KEY_BYTES)
         return self.keys.sealing + self.keys.masking + word
 
@@ -84,7 +84,7 @@ ENTRY_BYTES = 2 * crypto.KEY_BYTES + _SIGNER + signing.SIGNATURE_BYTES
 
 
 def signed_text(session: bytes, keys: PublicKeys) -> bytes:
-    """Return what a node's agent puts its name to."""
+    """The text that a node's agent signs."""
     return b"murmuration secure sum 2 keys\x00" + session + keys.sealing + keys.masking
 
 
@@ -114,9 +114,9 @@ def read_keys(content: RecordDict) -> Entry:
 
 
 def about(kind: str, content: RecordDict) -> bytes:
-    """Return what a request to work of a ``kind`` would have summed: a hash.
+    """A hash of the inputs of a request's sum, of this ``kind`` of work.
 
-    The same for all nodes of a round; ProtocolError if the request is none.
+    It is the same for all nodes of a round; ProtocolError if this is not such a request.
     """
     try:
         model, parameters = content.array_records["model"], content.config_records["parameters"]
@@ -144,7 +144,7 @@ def _plain(value: object) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Invitation:
-    """What a node is told when it is asked for shares: its place, everybody, and what for."""
+    """A request for a node's shares: its place, all entries, and the purpose."""
 
     session: bytes
     place: int
@@ -152,14 +152,14 @@ class Invitation:
     about: bytes
 
     def request(self) -> RecordDict:
-        """As it travels."""
+        """The request as a message."""
         everybody = b"".join(entry.to_bytes() for entry in self.roster)
         told = {"session": self.session, "place": self.place, "roster": everybody}
         return RecordDict({RECORD: ConfigRecord({**told, "about": self.about})})
 
     @classmethod
     def of(cls, content: RecordDict) -> "Invitation":
-        """From a request for shares; ProtocolError for anything else."""
+        """The invitation of a request for shares; ProtocolError for anything else."""
         try:
             record = content.config_records[RECORD]
             parts = _cut(bytes(record["roster"]), ENTRY_BYTES)  # type: ignore[arg-type]
@@ -198,13 +198,13 @@ _OF_MASKS = {"session", "others", "sealed", "modulus-bits"}
 
 @dataclass(frozen=True)
 class MaskRequest:
-    """What comes with the work: whose shares a node gets."""
+    """The part of a training request with the shares for a node."""
 
     session: bytes
     sealed: Mapping[int, bytes]
 
     def record(self) -> ConfigRecord:
-        """As it travels."""
+        """The record for a message."""
         others = sorted(self.sealed)
         return ConfigRecord(
             {
@@ -217,7 +217,9 @@ class MaskRequest:
 
     @classmethod
     def of(cls, content: RecordDict) -> "MaskRequest":
-        """From a request to work; ProtocolError for anything else, another modulus, or a grid."""
+        """The shares in a training request; ProtocolError for anything else, another modulus, or a
+        grid.
+        """
         record = content.config_records[RECORD]
         try:
             bits = record["modulus-bits"]
@@ -250,12 +252,12 @@ def read_masked(content: RecordDict, length: int) -> np.ndarray:
 
 
 def unmask_request(session: bytes, arrived: Sequence[int]) -> RecordDict:
-    """Say whose vectors arrived, and ask for shares of their seeds and of the others' keys."""
+    """Request the shares of seeds of nodes whose vectors arrived, and of the keys of the others."""
     return RecordDict({RECORD: ConfigRecord({"session": session, "arrived": list(arrived)})})
 
 
 def read_arrived(content: RecordDict) -> list[int]:
-    """Return whose vectors arrived; ProtocolError for anything else."""
+    """The places of the nodes whose vectors arrived; ProtocolError for anything else."""
     try:
         return [int(place) for place in content.config_records[RECORD]["arrived"]]  # type: ignore[union-attr,arg-type]
     except (KeyError, TypeError, ValueError) as error:

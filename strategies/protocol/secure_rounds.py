@@ -14,9 +14,9 @@ keys the owner knows, if they list them. Sums of single nodes cannot be checked 
 their total), so a node's clipping must be trusted, or its owner's agent's. The server sees the
 exact sum of the cohort before noise.
 
-Whether a round can be unmasked depends on how many nodes take part. Where the list of users is
-private (add-remove), that would depend on whether a user is there, so this is refused: say zero-out
-instead, at the same epsilon. Failures must not depend on data; they never may.
+Whether a round can be unmasked depends on the number of nodes that take part. Where the list of
+users is private (add-remove), that would depend on whether a user is there, so this is refused: say
+zero-out instead, at the same epsilon. Failures must not depend on data; they never may.
 
 Legend: P nodes of a session, L numbers of a masked vector.
 """
@@ -53,10 +53,10 @@ _TOO_SMALL = 0.01
 
 
 def check_nodes(registry: Registry, probability: float) -> None:
-    """ValueError if too few nodes would take part too often, or too many.
+    """Raise ValueError if too few nodes would take part too often, or too many.
 
-    ``probability`` is that of a user to take part in a round, over all secret coins: a refusal must
-    not tell how they fell.
+    ``probability`` is that of a user to take part in a round, over all secret sampling: a refusal
+    must not depend on its outcome.
     """
     users = [len(mine) for _, mine in registry.by_node(registry.single)]
     taking_part = 1.0 - (1.0 - probability) ** np.array(users, dtype=np.float64)
@@ -173,10 +173,10 @@ def _split(
 
 @dataclass(frozen=True)
 class Asker:
-    """One exchange after the other over ``grid``; who fails is logged and left out.
+    """Exchanges over ``grid``, one after the other; a node that fails is logged and left out.
 
-    ``slow`` are nodes that missed the last deadline (``strategies.protocol.exchange``); it is kept
-    up. ``attendance`` hears who answers; a node of a simulation that fails ends the run.
+    ``slow`` are nodes that missed the last deadline (``strategies.protocol.exchange``); the set is
+    updated. ``attendance`` records the answers; a failing node of a simulation ends the run.
     """
 
     grid: Grid

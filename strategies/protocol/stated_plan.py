@@ -1,16 +1,16 @@
-"""What a server states about a run before it asks for anything: the plan as the nodes see it.
+"""The plan of a run as its server states it to the nodes, before any request.
 
 It travels with every request to work. A node cannot check that the noise is really added; it can
 compute for itself what the plan costs if it is kept, refuse a plan that costs its owner too much,
-and keep what was stated. One run states one plan, whatever is resumed.
+and keep what was stated. One run states one plan, also when it is resumed.
 
-What is trusted: the server, to keep to the noise that it states. That some releases are about
-disjoint parts of the users is not taken from it, since nobody at a node can see which part a user
-is in: ``cost`` takes every user to be in every part. Nor is it that users are in every so many
-rounds alone, by which buffered noise is paid for: an agent sees that. That a user is held out by a
-coin is taken from it like the probability of being sampled: neither can be seen at a node. With a
-share near one that would make any run cost nothing, so no more than ``MOST_SHARE`` is believed;
-that nobody is in both halves of a run an owner's agent sees to itself (``client.agent.agent``).
+What is trusted: the server, to keep to the noise that it states. Its claim that some releases are
+about disjoint parts of the users is not believed, since a node cannot see which part a user is in:
+``cost`` takes every user to be in every part. Nor is its claim about the rounds between a user's
+participations, which pays for buffered noise: an agent sees that itself. The random hold-out of
+users is believed like the sampling probability: a node can see neither. With a share near one any
+run would have no cost, so no more than ``MOST_SHARE`` is believed; an owner's agent itself makes
+sure that no user is in both halves of a run (``client.agent.agent``).
 """
 
 import itertools
@@ -97,8 +97,9 @@ class StatedPlan:
 
     @property
     def _unpaid(self) -> bool:
-        """Return whether later rounds with shared noise are stated that no first one pays for; what
-        is of a part of the users pays for none, nor is it paid for."""
+        """True if the plan has later rounds of shared noise without a first round that pays for
+        them; events of a part of the users neither pay nor are paid for.
+        """
         counts = _counted(self.charges)
         for event, count in counts.items():
             inner = getattr(event, "event", event)
@@ -123,7 +124,7 @@ class StatedPlan:
         return cls(run, adjacency, delta, rounds, tuple(charges.items()))
 
     def to_json(self) -> str:
-        """As it travels."""
+        """The plan as JSON, for messages."""
         return json.dumps(
             {
                 "run": self.run,
@@ -136,7 +137,7 @@ class StatedPlan:
 
     @classmethod
     def from_json(cls, text: str) -> "StatedPlan":
-        """Return what was stated; ValueError if it is something else."""
+        """The plan that a text states; ValueError if it is something else."""
         try:
             data = json.loads(text)
             if len(data["charges"]) > _MOST_KINDS:  # before any of them is looked at
@@ -160,7 +161,7 @@ class StatedPlan:
 
     @property
     def figures(self) -> int:
-        """Return how many releases about held-out users it pays for."""
+        """The number of releases about held-out users that it pays for."""
         return sum(n for event, n in self.charges if isinstance(event, HoldOut) and event.epsilon)
 
     @property
@@ -170,17 +171,15 @@ class StatedPlan:
         return max((event.share for event in held), default=0.0)
 
     def against_server(self, honest: int) -> "StatedPlan":
-        """Return what the server itself sees of the run, if so many nodes add their share of the
-        noise.
+        """The plan as seen by the server itself, if ``honest`` nodes add their share of the noise.
 
-        Nothing is promised (``Unprotected``) where not all of the noise is the nodes' own.
+        There is no guarantee (``Unprotected``) unless all of the noise is the nodes' own.
         """
         seen = against_server(_counted(self.charges), honest) or {Unprotected(): self.rounds}
         return replace(self, charges=tuple(seen.items()))
 
     def epsilon(self) -> float:
-        """Return what the run costs if the server keeps to it; infinite where nothing is
-        promised."""
+        """The cost of the run if the server keeps to the plan; infinite without a guarantee."""
         return cost([self], self.delta)
 
 
@@ -192,10 +191,10 @@ def _counted(charges: Iterable[tuple[Event, int]]) -> Counter[Event]:
 
 
 def charged(plans: Iterable[StatedPlan]) -> Counter[Event]:
-    """Return how often each event can happen to one user who is in all of these plans and all their
-    parts.
+    """The number of times each event can happen to one user who is in all of these plans and all
+    their parts.
 
-    That no user is in two parts is the server's word, and cannot be checked at a node.
+    That no user is in two parts is claimed by the server, and cannot be checked at a node.
     """
     result: Counter[Event] = Counter()
     for plan in plans:
@@ -239,10 +238,10 @@ def cost(plans: list[StatedPlan], delta: float) -> float:
 
 
 def _releases(plan: StatedPlan) -> int:
-    """Return how many noisy sums a plan pays for: tests, choices and held-out users' figures are
-    none.
+    """The number of noisy sums that a plan pays for, without tests, choices and held-out users'
+    figures.
 
-    Where there is no sum at all, a choice is what a round releases.
+    In a plan without sums, each round releases a choice.
     """
     charges = [(e, count) for e, count in charged([plan]).items() if not isinstance(e, HoldOut)]
     sums = sum(count for event, count in charges if not isinstance(event, PureDp))
@@ -250,7 +249,7 @@ def _releases(plan: StatedPlan) -> int:
 
 
 def _too_costly(event: Event) -> bool:
-    """Return whether nobody could want to know what this costs, before anything is computed."""
+    """True if an event's cost is so large that it need not be computed."""
     return (
         noise_of(event) < _LEAST_NOISE
         or getattr(getattr(event, "event", event), "group_size", 1) > _MOST_GROUP
@@ -272,8 +271,9 @@ def _spread(event: Event) -> float:
 
 
 def _interval(events: Sequence[Event], spread: float, adjacency: Adjacency) -> float:
-    """Return the grid on which all these are computed: the usual one, or a coarser one where losses
-    spread or reach so far that it would take long."""
+    """The discretization interval for all these events: the usual one, or a coarser one if losses
+    spread so widely that computing would take long.
+    """
     sums = [work_of(event, adjacency) for event in events if not math.isinf(noise_of(event))]
     numbers = sum(times for times, _ in sums)
     work = sum(times * span for times, span in sums)

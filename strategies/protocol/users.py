@@ -1,4 +1,4 @@
-"""Users over nodes: who hosts whom, and which node gets which of the sampled users.
+"""Users over nodes: which node hosts which users, and gets which of the sampled ones.
 
 The user is the privacy unit, the node only the transport. The registry numbers all users in one
 line, in an order that does not depend on how they are grouped into nodes; cohorts are drawn on that
@@ -32,7 +32,7 @@ class RegistryError(ValueError):
 
 
 def wait_for_nodes(grid: Grid, least: int, timeout: float) -> None:
-    """Wait until at least so many nodes are online; RegistryError if they are not in time."""
+    """Wait until at least ``least`` nodes are online; RegistryError if they are not in time."""
     deadline = time.monotonic() + timeout
     while (result := len(list(grid.get_node_ids()))) < least:
         if time.monotonic() > deadline:
@@ -45,18 +45,18 @@ def wait_for_nodes(grid: Grid, least: int, timeout: float) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Registry:
-    """All users of a run, in one line.
+    """All users of a run, in order.
 
     Attributes:
         nodes: node ids in the order of their users.
         start: offset of each node's first user, one more than nodes.
         keys_N: the 64-bit name of each user, made with ``salt``.
         counts_N: judgements of each user, where public; else None.
-        barred_N: where nobody may be asked, bool: users whom several nodes claim to host, who would
-            contribute twice what the clip norm allows, and where a user was before they moved.
-            That is about them alone; whoever else is on their nodes is asked as ever.
-        entries: what each node answered.
-        salt: what the nodes made names with.
+        barred_N: entries that may not be asked, bool: users whom several nodes claim to host, who
+            would contribute twice what the clip norm allows, and the former place of a user who
+            moved. Other users of the same nodes are not affected.
+        entries: each node's answer.
+        salt: of the names.
     """
 
     nodes: tuple[int, ...]
@@ -87,21 +87,22 @@ class Registry:
         registration: Registration | None = None,
         beyond: Absent | None = None,
     ) -> "Registry":
-        """Ask every node of the grid whom it hosts; nodes compute their users' features meanwhile.
+        """Ask every node of the grid for its users; nodes compute their users' features meanwhile.
 
         ``features`` is the feature map's config as JSON, ``model`` the name of the preference
-        model, ``schema`` what judgements are declared to be, which every node's must be;
-        ``group_size`` and ``batch_users`` how much will be computed at a time, as it is known, and
-        ``trains`` whether nodes will compute gradients at all;
-        ``counts`` asks for numbers of judgements, only where the adjacency makes them public.
+        model, ``schema`` the declaration of judgements, which every node's must match;
+        ``group_size`` and ``batch_users`` the amount that will be computed at a time, as far as
+        known, and ``trains`` whether nodes will compute gradients at all; ``counts`` asks for
+        numbers of judgements, only if the adjacency makes them public.
 
-        With ``absent``, nodes may come and go: one that fails is left out, and reported to it. Who
-        is in a ``former`` registry and does not answer stays in, but for users whom somebody else
-        hosts now; nobody waits for ``slow`` nodes alone, and who answers is ``slow`` no more.
+        With ``absent``, nodes may come and go: one that fails is left out, and reported to it. A
+        node of a ``former`` registry that does not answer stays in, except for users whom another
+        node hosts now; ``slow`` nodes alone are not waited for, and a node that answers is removed
+        from ``slow``.
 
-        With ``registration`` nodes are held to what they were registered for; how much of a node's
-        answer is ``beyond`` that is reported to it. Without, they are believed: those of a
-        simulation, who know how many they are; all are waited for, and none may fail.
+        With ``registration`` a node's answer counts only as far as the node was registered for it;
+        the excess is reported to ``beyond``. Without it, nodes are believed: those of a simulation,
+        which know their number; all are waited for, and none may fail.
 
         Raises:
             RunAborted: the owner of a node refuses, and no node may be left out; or all owners do.
@@ -217,8 +218,7 @@ class Registry:
 
     @property
     def randomized(self) -> bool:
-        """Return whether labels on some node went through randomized response before they came to
-        it."""
+        """True if labels on some node went through randomized response before they reached it."""
         return any(entry.randomized for entry in self.entries.values())
 
     def with_true_labels(self) -> "Registry":
@@ -234,7 +234,7 @@ class Registry:
 
     @property
     def simulated(self) -> bool:
-        """Return whether the nodes are those of a simulation, where none fails but by mistake."""
+        """True if the nodes are those of a simulation, where a failure is always an error."""
         return bool(self.entries) and all(entry.places > 0 for entry in self.entries.values())
 
     @property
@@ -246,10 +246,10 @@ class Registry:
     def hold_out(self, share: float, key: bytes) -> tuple[np.ndarray, np.ndarray]:
         """Split all users: (users to train on, users held out), both ascending.
 
-        Each user is held out by a coin of their own (``privacy.mechanisms.hold_out``). A draw of a
-        fixed share would not do: with one user more somebody else could change sides, and
-        neighbouring data sets would be trained on users that differ in a swap instead of one who
-        comes or goes. How many are held out is secret, so either number may turn out to be zero.
+        Each user is held out independently at random (``privacy.mechanisms.hold_out``). Drawing a
+        fixed share would be wrong: with one user more another could change sides, and neighbouring
+        data sets would be trained on users that differ in a swap instead of one added or removed
+        user. The number held out is secret, so either number may be zero.
         """
         held_N = held_out(self.keys_N, share, key)
         single = self.single
@@ -263,7 +263,6 @@ def _held_to(
     salt: bytes,
     beyond: Absent | None,
 ) -> dict[int, messages.RegistryEntry]:
-    """Return what counts of the answers; what does not is reported."""
     result = registration.held_to(answers, keys, salt)
     for node, entry in answers.items():
         claimed, counted = len(entry.keys_U), len(result[node].keys_U)

@@ -1,4 +1,4 @@
-"""Which settings each strategy has, and all that a simulation can be given."""
+"""The settings of each strategy, and all settings of a simulation."""
 
 from collections.abc import Mapping
 from dataclasses import Field
@@ -41,9 +41,9 @@ OF_STRATEGIES: dict[str, type] = {
 
 
 def of_strategies() -> Mapping[str, type]:
-    """Return the settings of each strategy by its name: ours, and those of other packages.
+    """The settings of each strategy by its name, of this package and of others.
 
-    Only where another package brings one are strategies imported to say so.
+    Strategies are imported only if another package adds one.
     """
     if not entry_points(group=ENTRY_POINTS):
         return OF_STRATEGIES
@@ -61,13 +61,13 @@ DECLARED = {field.name: field for field in declared(Settings)} | {
 
 
 def panel_of(field: "Field[Any]") -> str:
-    """Return the panel of help in which a setting stands."""
+    """The panel of help that lists a setting."""
     _, names = OWN.get(field.name, (field, ()))
     return f"{OF_STRATEGY} {', '.join(names)}" if names else about(field).panel
 
 
 def of_simulations() -> "list[Field[Any]]":
-    """Return the settings of a simulation, ordered by their panels."""
+    """The settings of a simulation, ordered by their panels."""
     offered = [field for field in DECLARED.values() if not about(field).deployed]
     order = {panel: place for place, panel in enumerate(PANELS)}
     return sorted(offered, key=lambda field: order.get(panel_of(field), len(PANELS)))

@@ -1,4 +1,4 @@
-"""Which rows a run reads, and what they are declared to hold."""
+"""Settings of a run's data and their declaration."""
 
 from dataclasses import Field, dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from murmuration.strategies.settings.declaration import DATA, declared, setting
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which rows a run reads, and what they are declared to hold."""
+    """Settings of a run's data and their declaration."""
 
     data: str = setting(
         "murmuration.population:train",
@@ -116,6 +116,6 @@ _OF_ROWS = (
 
 
 def row_fields(*without: str) -> list[Field[Any]]:
-    """Return the settings by which rows are declared, but for some."""
+    """The settings that declare rows, without some."""
     fields = {field.name: field for field in declared(DataConfig)}
     return [fields[name] for name in _OF_ROWS if name not in without]

@@ -1,4 +1,4 @@
-"""How a setting is declared: once, and all that is said and checked follows from that.
+"""The declaration of a setting: made once; help and checks follow from it.
 
 A declaration holds name, type, default, help, check, choices and panel. From it come the fields of
 ``strategies.config.RunConfig``, range checks, the options of ``murmuration run`` and their places
@@ -35,18 +35,18 @@ class About:
     """Facts of a setting beside its name, type and default.
 
     Attributes:
-        help: for whoever sets it, with what is done where nobody does.
+        help: a description, including its default behaviour.
         panel: of ``--help``.
         choices: names that it can be, besides the default.
         others: the group by which other packages bring more of them.
         good: whether a value could be used in some run.
-        expected: says which ones can.
-        steps: whether it is about steps and sampling, which strategies that solve have none of.
+        expected: a description of those that could.
+        steps: whether it is about steps and sampling, which strategies that solve do not have.
         base: whether it is about a language model.
         deployed: whether it is for deployments only, and no option of a simulation.
         changeable: whether a resumed run may have another: it decides neither result nor cost.
         common: whether most runs set it, so that plain ``--help`` shows it.
-        pinned: from what is given to what a run is held to, such as a file's name with its digest.
+        pinned: from the value given to the value recorded, such as a file's name with its digest.
     """
 
     help: str
@@ -64,32 +64,32 @@ class About:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All choices that there are here; no package is imported for them."""
+        """All choices available here; no package is imported for them."""
         return self.choices + (self.others.names() if self.others else ())
 
     @property
     def above_zero(self) -> bool:
-        """Return whether 0 stands for the default, and is no value that anybody gives."""
+        """True if 0 stands for the default, and cannot be given as a value."""
         return self.expected.startswith(("at least", "a positive"))
 
 
 def setting(default: Value, help_: str, **about: Any) -> Value:
-    """Return a field of a dataclass of settings; keywords as the attributes of ``About``."""
+    """A field of a dataclass of settings; keywords are the attributes of ``About``."""
     return field(default=default, metadata={"about": About(help_, **about)})
 
 
 def declared(settings: type) -> "tuple[Field[Any], ...]":
-    """Return those fields of a dataclass that were declared with ``setting``."""
+    """The fields of a dataclass that were declared with ``setting``."""
     return tuple(each for each in fields(settings) if "about" in each.metadata)
 
 
 def about(setting_field: "Field[Any]") -> About:
-    """Return what was declared with ``setting``."""
+    """The declaration made with ``setting``."""
     return setting_field.metadata["about"]
 
 
 def option(name: str) -> str:
-    """Return how a setting is called on a command line."""
+    """The name of a setting on the command line."""
     return "--" + name.replace("_", "-")
 
 
@@ -99,12 +99,12 @@ def positive(value: float) -> bool:
 
 
 def positive_or_default(value: float) -> bool:
-    """As ``positive``, or 0, which stands for the default."""
+    """True if ``positive``, or 0, which stands for the default."""
     return value == 0 or positive(value)
 
 
 def not_negative(value: float) -> bool:
-    """At least 0, which stands for the default, where that is not the least itself."""
+    """True if at least 0; 0 stands for the default, unless it is the least value itself."""
     return value >= 0
 
 
@@ -131,7 +131,7 @@ def check_values(settings: object) -> None:
 def by_setting(
     of_strategies: Mapping[str, type],
 ) -> dict[str, tuple["Field[Any]", tuple[str, ...]]]:
-    """Return what single strategies declare: by name the field, and which strategies have it."""
+    """The settings of single strategies, by name: the field, and the strategies that have it."""
     result: dict[str, tuple[Field[Any], tuple[str, ...]]] = {}
     for strategy, own in of_strategies.items():
         for each in declared(own):

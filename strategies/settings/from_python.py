@@ -68,8 +68,9 @@ _SPELLED = re.compile(rf"(?<![\w'\"-])(?:{_COMMAND}|{_NAMES}|{_GRID}|{_OPTION})"
 
 
 def in_python(text: str) -> str:
-    """Return a text about options as one about arguments: ``--user-column NAME`` becomes
-    ``user_column="NAME"``. Whole commands stay commands."""
+    """A text about options as one about arguments: ``--user-column NAME`` becomes
+    ``user_column="NAME"``. Whole commands are unchanged.
+    """
     return _SPELLED.sub(lambda part: _argument(part.group()), text)
 
 
@@ -98,7 +99,7 @@ def _argument(spelled: str) -> str:
 
 @cache
 def _values(name: str) -> tuple[str, ...]:
-    """Return the values of a setting that are words."""
+    """The possible values of a setting that are words."""
     if name == "strategy":
         return tuple(of_strategies())
     if name == "adjacency":
@@ -109,7 +110,7 @@ def _values(name: str) -> tuple[str, ...]:
 
 
 def warn(text: str) -> None:
-    """Warn whoever called, by their own line; in words of Python, unless a command did."""
+    """Warn the caller, at the caller's line; in terms of Python unless a command called."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None:
         module = str(frame.f_globals.get("__name__", ""))
@@ -121,7 +122,6 @@ def warn(text: str) -> None:
 
 
 def _is_command(module: str) -> bool:
-    """Return whether a module is of commands: those of ``cli``, and a room's own."""
     package, *rest = module.split(".")
     return package == "murmuration" and not {"cli", "commands"}.isdisjoint(rest)
 
@@ -129,8 +129,9 @@ def _is_command(module: str) -> bool:
 def takes(
     fields: Callable[[], Fields], *, optional: bool = False
 ) -> Callable[[Function], Function]:
-    """Return what says of a public function that its ``**`` keywords are these, and not the
-    settings of any run; None for each that is not given, if they are ``optional``."""
+    """Decorator: the function's ``**`` keywords are these fields, and not the settings of any run;
+    None is the default of each if ``optional``.
+    """
 
     def of(function: Function) -> Function:
         _TAKES[function.__name__] = fields, optional
@@ -140,7 +141,7 @@ def takes(
 
 
 def of_strategy(name: str) -> Fields:
-    """Return the settings of one strategy that learns no model, and of the run around it."""
+    """The settings of a strategy that learns no model, and of its run."""
     own = {each.name for each in declared(of_strategies()[name])}
     return [
         field
@@ -150,8 +151,9 @@ def of_strategy(name: str) -> Fields:
 
 
 def for_python(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a public function whose errors name arguments, and whose signature and help have each
-    setting that it takes."""
+    """Wrap a public function so that its errors name arguments, and its signature and help list
+    each setting that it takes.
+    """
 
     @wraps(function)
     def call(*arguments: Any, **given: Any) -> Any:
@@ -193,7 +195,6 @@ def _parameter(name: str, default: object, kinds: Any) -> inspect.Parameter:
 
 
 def _listed(settings: Iterable[Field[Any]]) -> str:
-    """Return settings with their defaults, a paragraph for each panel of help."""
     panels: dict[str, list[str]] = {}
     for field in settings:
         lines = panels.setdefault(panel_of(field), [])

@@ -1,4 +1,4 @@
-"""What is trained, and on which base or features."""
+"""Settings of the model, and of its base or features."""
 
 from dataclasses import dataclass
 
@@ -203,5 +203,5 @@ class ModelConfig:
 
 
 def user_isolation(batch_users: bool) -> str:
-    """Return why no user moves another's vector: by how it is computed, or as far as measured."""
+    """The reason why no user changes another's vector: by construction, or only as measured."""
     return "empirical" if batch_users else "by construction"

@@ -1,4 +1,4 @@
-"""How the model steps."""
+"""Settings of the optimizer."""
 
 from dataclasses import dataclass
 

@@ -12,12 +12,12 @@ from murmuration.strategies.settings.own.shared import Sampled
 
 @dataclass(frozen=True)
 class KnownCrowd:
-    """What is known of a crowd, by something that was released about it.
+    """Public figures about the users, from an earlier release.
 
     Attributes:
         users: to train on.
-        judgements: about how many the median user has.
-        sentence: what was taken from what.
+        judgements: the number of the median user, approximately.
+        sentence: a description of the source.
     """
 
     users: int
@@ -27,13 +27,13 @@ class KnownCrowd:
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """Options of a plan that a room brings (of the group ``murmuration.plan_options``).
+    """Options of a plan that a package adds (of the group ``murmuration.plan_options``).
 
     Attributes:
         settings: a frozen dataclass that declares them.
-        strategy: whose ``solve`` looks at them; "": a plan with any.
-        crowd: from those that are given, and the share of users to be held out, to what is known of
-            the crowd, which a plan then takes where it is not told otherwise.
+        strategy: the one whose ``solve`` reads them; "": any.
+        crowd: from the given options and the share of users to be held out to figures about the
+            users, which are a plan's defaults.
     """
 
     settings: type
@@ -42,17 +42,17 @@ class PlanOptions:
 
 
 def plan_options() -> dict[str, PlanOptions]:
-    """Return the options of a plan that rooms bring."""
+    """The options of a plan that packages add."""
     return {name: point.load() for name, point in brought("murmuration.plan_options").items()}
 
 
 def plan_fields() -> list[Field[Any]]:
-    """Return what all of them declare."""
+    """The fields of all these options."""
     return [field for each in plan_options().values() for field in declared(each.settings)]
 
 
 def own_fields() -> list[Field[Any]]:
-    """Return the settings of single strategies that a plan depends on."""
+    """The settings of single strategies that a plan depends on."""
     fields = {each.name: each for own in (Sampled, AupSettings) for each in declared(own)}
     names = ("sampling", "noise_correlation", "bands", "variant", "adaptation")
     return [fields[name] for name in names]

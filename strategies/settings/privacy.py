@@ -1,4 +1,4 @@
-"""What a run promises, and to whom."""
+"""Settings of the privacy guarantee."""
 
 import math
 from dataclasses import dataclass
@@ -118,7 +118,7 @@ def check_delta(delta: float | None, users: int | None) -> None:
 
 
 def parse_delta(text: str) -> float:
-    """Return the delta that ``--delta`` names: a number, or n^-1.1, which is 0 in a ``RunConfig``.
+    """The delta that ``--delta`` names: a number, or n^-1.1, which is 0 in a ``RunConfig``.
 
     Raises:
         InputError: it is neither, or not between 0 and 1.

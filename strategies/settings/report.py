@@ -1,4 +1,4 @@
-"""What a report says of a run beside its figures: public texts, as the operator states them."""
+"""Settings of a report besides its figures: public texts, as the operator states them."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,6 @@ _MOST = 200
 
 
 def _is_line(text: str) -> bool:
-    """Return whether a text is one short line that a page can show."""
     return len(text) <= _MOST and text.isprintable()
 
 

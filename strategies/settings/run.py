@@ -1,4 +1,4 @@
-"""What every run is set by."""
+"""The settings of every run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,10 +28,10 @@ Own = TypeVar("Own")
 
 
 def schema_of(run_config: Mapping[str, Scalar]) -> Schema:
-    """Return what the data of a simulation are declared to hold, by its run config.
+    """The schema that a simulation's run config declares for its data.
 
-    No pairs are made of single ratings where which ones there are is public, or must stay the same
-    when more ratings come.
+    Single ratings are not paired if the set of ratings is public, or must stay the same when more
+    ratings come.
     """
     adjacency = str(run_config.get("adjacency", Adjacency.ADD_REMOVE))
     public = Adjacency(adjacency).counts_are_public
@@ -60,16 +60,18 @@ class Settings(
     own: object = NoSettings()
 
     def of(self, own: type[Own]) -> Own:
-        """Return the strategy's own settings of a kind; its defaults where it has none of it."""
+        """The strategy's own settings of a type; the type's defaults if the strategy has none of
+        it.
+        """
         return self.own if isinstance(self.own, own) else own()
 
     @property
     def schema(self) -> Schema:
-        """Return what the data are declared to hold."""
+        """The schema that the settings declare for the data."""
         return schema_of(self.to_run_config())
 
     def to_run_config(self) -> dict[str, Scalar]:
-        """Return Flower's flat run config: names with dashes, the strategy's own settings too."""
+        """Flower's flat run config: names with dashes, including the strategy's own settings."""
         return {
             each.name.replace("_", "-"): getattr(part, each.name)
             for part in (self, self.own)
@@ -78,14 +80,14 @@ class Settings(
 
     @property
     def private(self) -> bool:
-        """Return whether anything is promised: by every strategy but one."""
+        """True for every strategy but one: the run has a privacy guarantee."""
         return self.strategy != "nonprivate"
 
     def cohort_of(self, registered: int) -> int:
-        """Return the expected number of users in a round: as given, else by ``usual_cohort``.
+        """The expected number of users in a round: as given, else by ``usual_cohort``.
 
-        Under ``add-remove`` how many registered is private: it decides nothing here. Where all
-        users are to be in a whole number of rounds, as many as that takes.
+        Under ``add-remove`` the number of registered users is private, and not used. If groups of
+        users take turns, the cohort is one that divides the users into whole groups.
         """
         if self.cohort:
             return self.cohort
@@ -97,9 +99,9 @@ class Settings(
         return usual_cohort(self.trained_on(registered))
 
     def trained_on(self, registered: int) -> int:
-        """Return the nominal number of users to train on: a public constant.
+        """The nominal number of users to train on: a public constant.
 
-        Where users are held out it is not how many were left, which the coins decide, but the
+        With a hold-out it is not the actual number of those left, which is random, but the expected
         share of those who registered.
         """
         if self.users:
@@ -108,17 +110,18 @@ class Settings(
 
     @property
     def exact_users(self) -> bool:
-        """Return whether the exact number of users is published though it is private."""
+        """True if the exact number of users is published though it is private."""
         return self.adjacency == Adjacency.ADD_REMOVE and not self.users
 
     def measured_on(self, registered: int) -> int:
-        """Return the nominal number of users held out where there is no test, as ``trained_on``."""
+        """The nominal number of users held out if there is no test, as ``trained_on``."""
         among = self.users / (1.0 - self.heldout) if self.users else registered
         return round(self.heldout * among)
 
     @property
     def hold_out(self) -> "HoldOut | None":
-        """Return how users are held out; None if nobody is, or nothing said of them is protected.
+        """The hold-out mechanism; None if nobody is held out, or figures about them are not
+        protected.
 
         See ``privacy.mechanisms.hold_out``.
         """

@@ -1,4 +1,4 @@
-"""Where a run writes, and how it waits for its nodes."""
+"""Settings of a run's output, and of waiting for its nodes."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from murmuration.strategies.settings.declaration import (
 
 @dataclass(frozen=True)
 class RuntimeConfig:
-    """Where a run writes, and how it waits for its nodes."""
+    """Settings of a run's output, and of waiting for its nodes."""
 
     seed: int = setting(
         -1,

@@ -1,4 +1,4 @@
-"""Who is in a round, and how much of each."""
+"""Settings of the users in a round, and of their judgements."""
 
 from dataclasses import dataclass
 
@@ -16,18 +16,18 @@ COHORT_SHARE, LEAST_COHORT, MOST_COHORT = 5, 100, 500
 
 
 def usual_cohort(users: int) -> int:
-    """Return a fifth of a public number of users, at least 100 (or all) and at most 500."""
+    """A fifth of a public number of users, at least 100 (or all) and at most 500."""
     return max(1, min(users, max(LEAST_COHORT, min(MOST_COHORT, users // COHORT_SHARE))))
 
 
 def cohort_of_turns(users: int, cohort: int) -> int:
-    """Return the cohort next to this one in which a whole number of rounds has all ``users``."""
+    """The cohort size nearest to this one that divides ``users`` into a whole number of rounds."""
     return round(users / max(1, round(users / cohort)))
 
 
 @dataclass(frozen=True)
 class SamplingConfig:
-    """Who is in a round, and how much of each."""
+    """Settings of the users in a round, and of their judgements."""
 
     strategy: str = setting("uls", "Algorithm. [default: uls]", panel=TRAINING, common=True)
     rounds: int = setting(

@@ -1,4 +1,4 @@
-"""TOML that somebody else wrote, read within bounds."""
+"""Untrusted TOML, read within bounds."""
 
 import tomllib
 from typing import Any
@@ -8,7 +8,7 @@ _MOST_DOTS = 200
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Return what a TOML document says.
+    """Parse a TOML document.
 
     Raises:
         ValueError: it is none, nests too deeply, has keys of too many parts, or a number that no

@@ -26,7 +26,7 @@ def check_name(field: str, where: str) -> None:
 
 
 def value_of(field: str, text: str, where: str) -> Any:
-    """Return a setting's value from how it was written; InputError, naming where, if it is none."""
+    """Parse a setting's value; InputError, naming ``where``, if it is none."""
     kind = type(SETTINGS[field].default)
     try:
         if kind is bool:

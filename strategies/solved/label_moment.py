@@ -11,21 +11,21 @@ solved for on public features, which is post-processing: no step sizes, no sched
 - *Server.* Adds Gaussian noise to the sum, and finds the θ that explains it: the convex problem
   min Σ_u w_u·loss_u(θ) + ⟨c, θ⟩ + (ridge/2)‖θ‖², over ‖θ‖ ≤ ball if there is one.
 
-*What clipping changes, and what is done about it.* A user's clipping factor min(1, C s_u/‖v_u‖)
-depends on their labels, so the expected sum is not the unclipped one. Given θ it can be computed
-from public features: the server draws labels from the model (its own coins, the same every time),
-takes each user's mean factor f_u as the weight w_u = f_u/s_u, and what the drawn sums differ by
-from the weighted ones as a correction, and repeats this until the solution stays. At any C the
-estimate then aims at θ* and not beside it; without it, halving C shrinks the estimate. A user with
-a single judgement has ‖v_u‖ = s_u at θ₀ = 0, whatever the label, so C = 1 would cut off nothing of
-them; somewhat less is better for users with many, whose lengths vary.
+*The bias of clipping, and its correction.* A user's clipping factor min(1, C s_u/‖v_u‖) depends on
+their labels, so the expected sum is not the unclipped one. Given θ it can be computed from public
+features: the server draws labels from the model (with a fixed seed), takes each user's mean factor
+f_u as the weight w_u = f_u/s_u, and the difference between the drawn sums and the weighted ones as
+a correction, and repeats this until the solution stays. At any C the estimate then aims at θ* and
+not beside it; without it, halving C shrinks the estimate. A user with a single judgement has
+‖v_u‖ = s_u at θ₀ = 0, whatever the label, so C = 1 would cut off nothing of them; somewhat less is
+better for users with many, whose lengths vary.
 
 *The ridge* looks at the noise and at public features: it minimises the expected squared error of
 log-odds, if weights have a variance at which the log-odds of a typical judgement are about one.
 
 *Two rounds* take the second moment at the first round's model, where residuals of strong
-preferences are shorter, and solve with both. Each has the same noise; together they cost what is
-promised, and tell as much as one round with it all.
+preferences are shorter, and solve with both. Each has the same noise; together they cost the
+budget, and have as much information as one round with all of it.
 
 Formal guarantee: (epsilon, delta) for all labels of one user, under ``replace-labels`` only. A
 change of labels moves a clipped vector within a ball of radius C, so the sum by at most 2C (which
@@ -52,8 +52,9 @@ from murmuration.preference.features.hashing import feature_map
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Shown
-from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.clipping import LabelClip
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import Unit, select
 from murmuration.strategies.contributions import clip_of
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import released_once
@@ -63,12 +64,10 @@ from murmuration.strategies.protocol.public_items import PublicItems
 from murmuration.strategies.settings.own.shared import Solved
 from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
-    LABELS,
     BuiltStrategy,
     NodeHalf,
     RunContext,
     Strategy,
-    Sums,
     clip_norm,
     grid_of_clip,
     sum_bytes,
@@ -95,13 +94,13 @@ class LabelMomentPlan(WholeCrowdPlan):
         return LABEL_MOMENT
 
     @cached_property
-    def clip(self) -> UserClip:
-        """Return the bound on a user's moment."""
-        return UserClip(self.clip_norm)
+    def clip(self) -> LabelClip:
+        """The bound on a user's moment."""
+        return LabelClip(self.clip_norm)
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: the clip norm."""
+        """The config sent to nodes: the clip norm."""
         return {"clip-norm": self.clip.norm}
 
 
@@ -193,7 +192,7 @@ class LabelMoment(SumStrategy):
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
-    """One or two noisy moments, and a solve."""
+    """The strategy of one or two noisy moments, and a solve."""
     from murmuration.strategies.solved.moment_solver import MomentSolver
 
     config, own = context.config, context.config.of(Solved)
@@ -231,9 +230,9 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
 
 
 def public_examples(context: RunContext) -> tuple[PairExamples, float]:
-    """The public examples of the users trained on, and how many bytes each takes to send.
+    """The public examples of the users trained on, and the number of bytes of each as sent.
 
-    InputError if labels on all nodes are randomized already: what was released would be noise
+    Raises InputError if labels on all nodes are randomized already: the release would be noise
     alone.
     """
     participants = context.participants
@@ -253,7 +252,7 @@ def public_examples(context: RunContext) -> tuple[PairExamples, float]:
 
 
 def max_judgements(examples: PairExamples) -> int:
-    """Of one user."""
+    """The most judgements of one user."""
     return int(examples.counts_U.max())
 
 
@@ -265,7 +264,6 @@ def bytes_with_items(context: RunContext, sent: float, up: int = 8) -> float:
 
 
 #: Why strategies that solve for the model protect labels only.
-PUBLIC_ITEMS = "the model is solved for on the prompts and responses, which must be public"
 
 LABEL_MOMENT = Strategy(
     name="label-moment",
@@ -273,9 +271,7 @@ LABEL_MOMENT = Strategy(
     build=build,
     node_halves={"label-moment": NodeHalf(client_update, clip_norm, grid_of_clip, whole=True)},
     settings=Solved,
-    adjacencies=LABELS,
-    sums=Sums.WITH_SHARED_NOISE,
-    why=PUBLIC_ITEMS,
+    theorems=select(Unit.LABELS),
     true_labels=True,
     rounds=(1, 2),
     solve=lambda asked, adjacency: released_once(asked, adjacency, LABEL_MOMENT.rounds),

@@ -1,7 +1,7 @@
 """From noisy label moments to a model, on public features; see ``strategies.solved.label_moment``.
 
-All of this is post-processing of releases: it looks at public features, at what was released and at
-coins of its own, which are the same in every run.
+All of this is post-processing of releases: it uses public features, the releases, and random draws
+with a fixed seed.
 
 Legend: J judgements, W rows in each, U users, B users in a chunk, D dimensions, T moments,
 S drawn sets of labels, G candidate ridges.
@@ -42,10 +42,10 @@ class Moment:
 
 
 class MomentSolver:
-    """Solves for the model.
+    """The solver of the model from noisy moments.
 
     Args:
-        examples: the public examples of everybody in the sums; labels are not looked at.
+        examples: the public examples of all users in the sums; labels are not used.
         model: as in ``--model``.
         ridge: added curvature; None for the rule of ``strategies.solved.label_moment``.
         ball: the most that ‖θ‖ may be.
@@ -122,17 +122,17 @@ class MomentSolver:
 
     @cached_property
     def _base(self) -> PublicLikelihood:
-        """Everybody by the inverse of their public length at θ = 0."""
+        """The likelihood with each user weighted by the inverse of their public length at θ = 0."""
         plain = PublicLikelihood(self.examples, self._model)
         zero_D = torch.zeros(self.examples.dimension, dtype=torch.float64)
         return plain.reweighted(reciprocal(plain.spread_U(zero_D)))
 
     def _clipped(self, moment: Moment, theta_D: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return how clipping changes the expected sum if labels come from the model at θ.
+        """The effect of clipping on the expected sum if labels come from the model at θ.
 
         Returns:
-            The weight of each user, mean clipping factor over public length (U,), and what the
-            expected sum has beyond the weighted one (D,).
+            The weight of each user, mean clipping factor over public length (U,), and the
+            difference between the expected sum and the weighted one (D,).
         """
         centre_p_JW = self._base.others(torch.from_numpy(moment.centre_D))
         scale_U = reciprocal(spread(self.examples, centre_p_JW))
@@ -185,8 +185,7 @@ def _factors(rows_BD: torch.Tensor, norm: float) -> torch.Tensor:
 
 
 def _draw(chances_JW: torch.Tensor, generator: np.random.Generator) -> torch.Tensor:
-    """Return which other response is the best, one-hot (J, W); a row of zeros where the first
-    is."""
+    """Draw which other response is the best, one-hot (J, W); a row of zeros if the first is."""
     edges_JW = chances_JW.cumsum(1)
     at_J1 = torch.from_numpy(generator.random(len(edges_JW)))[:, None]
     below_JW = at_J1 < edges_JW

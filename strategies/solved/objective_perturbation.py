@@ -6,10 +6,10 @@ is derived in ``privacy.mechanisms.objective_noise``.
 A run protects labels (``replace-labels``), where the random term is one Gaussian release: nodes
 send Σ_u a_u · mean of x·(y − ½) over user u's judgements. The weight a_u is public: one over how
 far all labels of the user together could move their mean (``perturbed_minimiser``, beside). So
-every user can move the sum by exactly one, and nobody's features have to be shortened for it. The
+every user can move the sum by exactly one, and no user's features have to be clipped for it. The
 server adds w and minimises over public features.
 
-    min Σ_u a_u · mean of loss + (ridge/2)‖θ‖² + ⟨w, θ⟩   over ‖θ‖ ≤ ball
+min Σ_u a_u · mean of loss + (ridge/2)‖θ‖² + ⟨w, θ⟩   over ‖θ‖ ≤ ball
 
 With a ``length`` given, a_u = min(1, length / reach), which for one judgement a user is the paper's
 bound on ‖x‖.
@@ -34,23 +34,22 @@ from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Public, Shown
-from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.clipping import LabelClip, UserClip
 from murmuration.privacy.mechanisms.objective_noise import Calibration, LabelObjective
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import Mechanism, Unit, select
 from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import released_once
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own.objective_perturbation import ObjectiveSettings
 from murmuration.strategies.solved.label_moment import (
-    PUBLIC_ITEMS,
     bytes_with_items,
     max_judgements,
     public_examples,
 )
 from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
-    LABELS,
     BuiltStrategy,
     NodeHalf,
     RunContext,
@@ -64,9 +63,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectivePlan(WholeCrowdPlan):
-    """What fixes the release: ``length`` is how far one user's labels may move the sum.
+    """The parameters of the release: ``length`` bounds the effect of one user's labels on the sum.
 
-    0 stands for one, by weights that make everybody's reach the same.
+    0 stands for one, by weights that make all users' reach equal.
     """
 
     rounds: int = 1
@@ -83,21 +82,19 @@ class ObjectivePlan(WholeCrowdPlan):
     ) -> Self:
         """The plan with the least noise that costs at most ``epsilon``, or with the paper's."""
         if calibration == "paper":
-            OBJECTIVE_PERTURBATION.check_adjacency(plan["adjacency"])
             # A label moves a user's vector by up to the length: two clip norms of half of it.
             sigma = 2.0 * LabelObjective(epsilon, plan["delta"], 1.0, "paper").std
             return cls(noise_multiplier=sigma, **plan)
         return super().for_epsilon(epsilon, rounds=1, **plan)
 
     @property
-    def clip(self) -> UserClip:
-        """Return what a user's vector is within: labels y − ½ move it by half of what labels y
-        do."""
-        return UserClip((self.length or 1.0) / 2.0)
+    def clip(self) -> LabelClip:
+        """The bound on a user's vector: labels y − ½ move it by half as much as labels y."""
+        return LabelClip((self.length or 1.0) / 2.0)
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: the bound on features."""
+        """The config sent to nodes: the bound on features."""
         return {"length": self.length}
 
 
@@ -250,8 +247,7 @@ OBJECTIVE_PERTURBATION = Strategy(
         )
     },
     settings=ObjectiveSettings,
-    adjacencies=LABELS,
-    why=PUBLIC_ITEMS,
+    theorems=select(Unit.LABELS, Mechanism.GAUSSIAN),
     true_labels=True,
     rounds=(1,),
     solve=lambda asked, adjacency: released_once(asked, adjacency, (1,)),

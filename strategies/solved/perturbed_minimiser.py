@@ -27,11 +27,10 @@ from murmuration.strategies.solved.moment_solver import noise_aware_ridge
 
 
 def reach(examples: PairExamples) -> torch.Tensor:
-    """Return how far, at most, a user's labels can move the mean of x·y over their pairs, (U,)
-    float64.
+    """The most that a user's labels can move the mean of x·y over their pairs, (U,) float64.
 
-    Looks at features only, and not at their signs. Labels move the mean by Xᵀs/m, |s_j| ≤ 1, whose
-    length is at most that of the mean of ‖x‖, and at most ‖X‖·‖s‖/m ≤ ‖X‖/√m.
+    It depends on features only, and not on their signs. Labels move the mean by Xᵀs/m, |s_j| ≤ 1,
+    whose length is at most that of the mean of ‖x‖, and at most ‖X‖·‖s‖/m ≤ ‖X‖/√m.
     """
     starts, lengths_R = examples.start_U.tolist(), examples.lengths_R
     found_U = torch.zeros(len(starts) - 1, dtype=torch.float64)
@@ -52,7 +51,7 @@ def reach(examples: PairExamples) -> torch.Tensor:
 def user_weights(examples: PairExamples, length: float) -> torch.Tensor:
     """Public weights with which no user's labels move the sum by more than ``length``, (U,).
 
-    min(1, length / reach); with a ``length`` of 0, 1 / reach: everybody by exactly one.
+    min(1, length / reach); with a ``length`` of 0, 1 / reach: every user's by exactly one.
     """
     reach_U = reach(examples)
     return (length / reach_U).clamp_max(1.0) if length else reciprocal(reach_U)

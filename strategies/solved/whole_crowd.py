@@ -1,4 +1,4 @@
-"""What plans have in common in which the whole crowd takes part, with one vector each."""
+"""Common base of plans in which all users take part, with one vector each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from murmuration.strategies.sums import Discrete, SumPlan, check_vectors_fit, no
 
 @dataclass(frozen=True, kw_only=True)
 class WholeCrowdPlan(SumPlan):
-    """A plan in which everybody takes part in every round, with one clipped vector."""
+    """A plan in which all users take part in every round, with one clipped vector each."""
 
     discrete: Discrete = None
 
@@ -28,10 +28,9 @@ class WholeCrowdPlan(SumPlan):
     @property
     @abstractmethod
     def clip(self) -> UserClip:
-        """Return the bound on all that a user adds."""
+        """The bound on a user's contribution."""
 
     def __post_init__(self) -> None:
-        self.declared().check_adjacency(self.adjacency)
         if self.users < 1:
             raise ValueError(f"there must be at least one user, got {self.users}")
         if self.rounds not in (allowed := self.declared().rounds):
@@ -47,7 +46,7 @@ class WholeCrowdPlan(SumPlan):
 
     @cached_property
     def mechanism(self) -> GaussianSum:
-        """Return what each round runs and charges: a Gaussian sum over everybody."""
+        """The mechanism that each round runs and charges: a Gaussian sum over all users."""
         return GaussianSum(
             self.sampler, self.clip, self.noise_multiplier, self.adjacency, self.discrete
         )
@@ -59,7 +58,7 @@ class WholeCrowdPlan(SumPlan):
 
     @property
     def noise(self) -> float:
-        """That of the mean over the nominal number of users."""
+        """The noise of the mean over the nominal number of users."""
         return self.std / self.users
 
     @property

@@ -26,7 +26,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
 
 _SPEC = importlib.util.spec_from_file_location(
-    "exact_sums", Path(__file__).with_name("exact_sums.py")
+    "exact_sums", Path(__file__).with_name("mechanisms") / "exact_sums.py"
 )
 assert _SPEC is not None and _SPEC.loader is not None
 exact_sums = importlib.util.module_from_spec(_SPEC)

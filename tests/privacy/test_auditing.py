@@ -10,7 +10,6 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import (
-    COMES_OR_GOES,
     Measured,
     Scores,
     Target,
@@ -27,6 +26,7 @@ from murmuration.privacy.auditing import (
     threshold_bound,
 )
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import COMES_OR_GOES
 
 TASK = Task(Adjacency.ADD_REMOVE, 1.0, 100, Randomness(0))
 

@@ -33,9 +33,20 @@ def run(config: RunConfig, out: Path, **how: object) -> tuple[dict, np.ndarray]:
     return result, RewardModel.load(out / "model").theta_D
 
 
-@pytest.mark.parametrize("strategy", ["uls", "adaptive"])
-def test_masks_change_nothing_but_rounding(data: str, strategy: str, tmp_path: Path) -> None:
-    config = replace(SMALL, data=data, strategy=strategy)
+@pytest.mark.parametrize(
+    "own",
+    [
+        {},
+        {"strategy": "adaptive"},
+        {"noise_correlation": "banded", "bands": 2},
+        {"noise_correlation": "blt", "sampling": "cyclic", "users": 80, "cohort": 40},
+    ],
+    ids=["uls", "adaptive", "banded", "blt"],
+)
+def test_masks_change_nothing_but_rounding(
+    data: str, own: dict[str, str | int], tmp_path: Path
+) -> None:
+    config = SMALL.changed(data=data, **own)
     _, plain_D = run(config, tmp_path / "plain")
     result, masked_D = run(replace(config, secure_aggregation=True), tmp_path / "masked")
     assert np.abs(plain_D).max() > 0.01

@@ -20,7 +20,7 @@ from murmuration.privacy.accounting.events import GroupGaussian, PoissonGaussian
 from murmuration.privacy.accounting.group_privacy import group_epsilon
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, read_charges
 from murmuration.privacy.accounting.mixture import MixtureGaussian
-from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import ExampleClip, UserClip
 from murmuration.privacy.mechanisms.coins import bernoulli
 from murmuration.privacy.mechanisms.hold_out import HoldOut
@@ -89,14 +89,6 @@ def test_choosing_the_group_size_is_paid_for():
     free = ElsPlan.for_epsilon(0.5, **PLAN)
     paid = ElsPlan.for_epsilon(0.5, **PLAN, chosen_at=0.12)
     assert paid.noise_multiplier > 1.1 * free.noise_multiplier
-
-
-@pytest.mark.parametrize("adjacency", [Adjacency.REPLACE, Adjacency.REPLACE_LABELS])
-def test_no_guarantee_when_a_user_is_replaced(adjacency):
-    with pytest.raises(Unsupported, match="use add-remove or zero-out"):
-        ElsPlan(**{**PLAN, "adjacency": adjacency}, noise_multiplier=1.0)
-    with pytest.raises(Unsupported, match="use add-remove or zero-out"):
-        ElsPlan.for_epsilon(1.0, **{**PLAN, "adjacency": adjacency})
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from murmuration.preference.features.hashing import HashingFeatures, feature_map
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.events import RandomizedLabels as LabelEvent
 from murmuration.privacy.accounting.ledger import Ledger, read_charges
-from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise, RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.reporting.report import page
@@ -102,12 +101,6 @@ def test_impossible_estimates_are_refused(fields, words):
 
 def test_a_user_costs_the_promise():
     assert LocalLabelPlan(LabelPromise(3.0), users=9).charges == {LabelEvent(3.0): 1}
-
-
-@pytest.mark.parametrize("adjacency", [a for a in Adjacency if a is not Adjacency.REPLACE_LABELS])
-def test_there_is_no_other_adjacency(adjacency):
-    with pytest.raises(Unsupported, match="use --adjacency replace-labels"):
-        LocalLabelPlan(PROMISE, users=1, adjacency=adjacency)
 
 
 class Faulty(LocalGrid):

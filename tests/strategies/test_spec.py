@@ -126,7 +126,7 @@ def test_noise_in_shares_is_of_as_many_as_must_stay_or_are_said_to_be_honest():
     [
         ({"secure_aggregation": False}, "add --secure-aggregation"),
         ({"test": ""}, "name a --test"),
-        ({"strategy": "els"}, "--strategy els, where the server is told exact"),
+        ({"strategy": "els"}, "give --group-size"),
         (
             {"strategy": "aup", "adaptation": "above-threshold"},
             "--adaptation above-threshold, where the server is",

@@ -11,11 +11,11 @@ class Cauchy:
     """F(z) = ½ + arctan(z) / π: a surprising judgement pulls less."""
 
     def log_cdf(self, z: torch.Tensor) -> torch.Tensor:
-        """Return log F(z)."""
+        """log F(z)."""
         return self._cdf(z).log()
 
     def log_slope(self, z: torch.Tensor) -> torch.Tensor:
-        """Return F′(z) / F(z)."""
+        """F′(z) / F(z)."""
         return 1.0 / (math.pi * (1.0 + z * z) * self._cdf(z))
 
     def _cdf(self, z: torch.Tensor) -> torch.Tensor:

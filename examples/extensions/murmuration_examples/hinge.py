@@ -6,7 +6,7 @@ from murmuration.preference.policy_losses import PolicyObjective
 
 
 def hinge(z_J: torch.Tensor, y_J: torch.Tensor, beta: float) -> torch.Tensor:
-    """Return the loss of each pair; a tie, y = ½, loses half on either side."""
+    """The loss of each pair; a tie, y = ½, loses half on either side."""
     del beta  # it is in z already
     return y_J * (1.0 - z_J).relu() + (1.0 - y_J) * (1.0 + z_J).relu()
 

@@ -23,6 +23,7 @@ from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.noisy_sum import fingerprint
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.privacy.theorems import Mechanism, Participation, Theorem, Unit
 from murmuration.strategies import spec, uls
 from murmuration.strategies.protocol.messages import Scalar
 from murmuration.strategies.sums import CohortPlan
@@ -41,10 +42,22 @@ class SampledPure:
             raise ValueError("probability must be in (0, 1], and epsilon in (0, 500]")
 
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
-        """Return the worst loss of what is so private, rounded up."""
+        """The dominating privacy loss distribution, rounded up."""
         del adjacency
         amplified = math.log1p(self.probability * math.expm1(self.epsilon))
         return (DiscretePMF.worst(amplified * (1.0 + 1e-12), 0.0, interval),)
+
+
+LAPLACE = Theorem(
+    Unit.VECTOR,
+    Participation.POISSON,
+    Mechanism.LAPLACE,
+    SampledPure.kind,
+    frozenset(Adjacency),
+    "Laplace noise of scale Δ/ε on each coordinate, Δ being how far one user moves the sum in ℓ1, "
+    "is (ε, 0)-private; sampled with probability q it is log(1 + q(e^ε − 1)).",
+    "Dwork, McSherry, Nissim and Smith 2006; Balle, Barthe and Gaboardi 2018",
+)
 
 
 @dataclass(frozen=True)
@@ -60,12 +73,12 @@ class LaplaceSum:
 
     @property
     def event(self) -> SampledPure:
-        """Return what one release costs."""
+        """The event of one release, for the accountant."""
         return SampledPure(self.sampler.probability, self.epsilon)
 
     @property
     def scale(self) -> Fraction:
-        """That of the noise, in steps of the grid."""
+        """The scale of the noise, in steps of the grid."""
         furthest = self.clip.sensitivity(self.adjacency) * math.sqrt(self.dimension)
         return Fraction(furthest / self.clip.step * (1.0 + 1e-12)) / Fraction(self.epsilon)
 
@@ -77,7 +90,7 @@ class LaplaceSum:
     def release(
         self, sum_D: np.ndarray, *, round_: int, covers: str, ledger: Ledger, source: Randomness
     ) -> np.ndarray:
-        """Return the noisy sum; it is charged first."""
+        """Charge the ledger, then return the noisy sum."""
         replay = fingerprint(sum_D, self.std, round_, covers, source)
         charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
         coins = source.stream(f"noise {covers}", round_, charge.attempt)
@@ -87,20 +100,20 @@ class LaplaceSum:
 
 @dataclass(frozen=True, kw_only=True)
 class LaplacePlan(CohortPlan):
-    """Sums with noise of so many clip norms, over √D."""
+    """Sums with noise of ``noise_multiplier`` clip norms, over √D."""
 
     clip: UserClip
     dimension: int
 
     @property
     def mechanism(self) -> LaplaceSum:
-        """Return what a round runs and charges."""
+        """The mechanism that each round runs and charges."""
         sampler, epsilon = self.sampler, 1.0 / self.noise_multiplier
         return LaplaceSum(sampler, self.clip, self.dimension, epsilon, self.adjacency)
 
     @property
     def divisor(self) -> float:
-        """Return what sums are divided by."""
+        """The divisor of the noisy sum."""
         return self.cohort
 
     @property
@@ -110,7 +123,7 @@ class LaplacePlan(CohortPlan):
 
     @property
     def node_config(self) -> dict[str, Scalar]:
-        """Return what nodes are told."""
+        """The config sent to nodes."""
         return {"clip-norm": self.clip.norm, **super().node_config}
 
 
@@ -122,7 +135,7 @@ class LaplaceUls(uls.Uls):
 
 
 def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
-    """Return the plan, the strategy and the report's figures."""
+    """The plan, the strategy and the report's figures."""
     clip = UserClip(context.config.clip_norm or uls.DEFAULT_CLIP)
     plan = LaplacePlan.for_epsilon(
         context.config.epsilon, clip=clip, dimension=context.dimension, **context.cohort_sizes
@@ -147,5 +160,5 @@ LAPLACE_ULS = spec.Strategy(
     help="As uls, with Laplace noise: delta is spent on nothing but held-out users.",
     build=build,
     node_halves={"laplace-uls": spec.NodeHalf(uls.client_update, length=spec.clip_norm)},
-    adjacencies=spec.ALL,
+    theorems=(LAPLACE,),
 )

@@ -34,13 +34,14 @@ _ENDS = {
 
 @dataclass(frozen=True)
 class FileBudget:
-    """How much a file may become while it is read, by its size on disk: packed kilobytes can stand
-    for terabytes.
+    """Limits on the size of a file while it is read, by its size on disk: compressed kilobytes can
+    expand to terabytes.
 
     Attributes:
         expansion: bytes that each byte may become; what people write packs to a tenth at best.
         least_bytes: bytes that any file may become; of Parquet any row group.
-        row_bytes: what each row counts for, besides what it holds: so rows are limited, too.
+        row_bytes: added for each row besides its content, so that the number of rows is limited,
+            too.
         line_bytes: of one row; a judgement over 64 responses of 100,000 characters may have them.
         parts: numbers, texts and lists in one row.
         memory: of the process that decodes Parquet and Arrow, besides four times the file's size.
@@ -60,7 +61,7 @@ class FileBudget:
         return max(self.least_bytes, self.expansion * size)
 
     def decoding(self, size: int) -> dict[str, int]:
-        """Return the limits of the process that decodes a file of a size, by their names."""
+        """The limits of the process that decodes a file of ``size`` bytes, by name."""
         return {
             "bytes": self.bytes(size),
             "rows": self.bytes(size) // self.row_bytes,
@@ -99,8 +100,8 @@ class ColumnarReader:
         wanted: Collection[str] | None,
         users: Collection[str] = (),
     ) -> Iterator[tuple[int, Mapping[str, object] | BadRow]]:
-        """Yield the rows of an open file, counted from 1, with all columns: the ``wanted`` hold
-        what is there, and others None.
+        """Yield the rows of an open file, counted from 1, with all columns; those that are not
+        ``wanted`` hold None.
 
         Args:
             file: one with a descriptor.
@@ -165,8 +166,7 @@ class ColumnarReader:
 
 
 def _next(answers: IO[bytes], longest: int) -> Any:
-    """Return what the next line says; where there is none, or one that is no answer, that it
-    ended."""
+    """The child's next line, decoded; an "end" if there is none or it cannot be read."""
     try:
         return json.loads(answers.readline(longest))
     except (OSError, ValueError, RecursionError):

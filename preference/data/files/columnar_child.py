@@ -39,7 +39,7 @@ class OverBudget(Exception):
 
 
 def answer(file: IO[bytes], request: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of the answer to a request about a file."""
+    """Yield the lines that answer a request about a file."""
     end, begun = {"end": "whole", "why": ""}, False
     try:
         if request["packed"]:
@@ -75,10 +75,11 @@ def _is_whole(value: Decimal) -> bool:
 
 
 def json_value(value: object) -> object:
-    """Return what stands in JSON for a value that it has not.
+    """The JSON form of a value that JSON does not have.
 
-    A UUID is its text and a whole Decimal its number. Of anything else its type is told, in what no
-    field takes: a row that needs it is refused, as a row with another wrong value is.
+    A UUID becomes its text and a whole Decimal its number. Anything else becomes an object with the
+    name of its type, which no field takes: a row that needs it is refused like a row with any wrong
+    value.
     """
     if isinstance(value, UUID):
         return str(value)
@@ -154,7 +155,7 @@ def _arrow(file: IO[bytes], request: dict[str, Any]) -> tuple[list[str], Lines]:
 
 
 def _within(cells: Cells, request: dict[str, Any]) -> Lines:
-    """Yield rows as lines; None for one that is too long, which takes nothing from the others.
+    """Yield rows as lines; None for a row that is too long, at no other row's expense.
 
     Raises:
         OverBudget: together they are more than they may be.
@@ -202,7 +203,7 @@ def _column(column: Any) -> list[Any]:
 
 
 def _cell(cell: Any) -> Any:
-    """Return what a cell holds; of text that is none, bytes, which no field takes."""
+    """A cell's value; if its text cannot be decoded, bytes, which no field takes."""
     try:
         return cell.as_py()
     except MemoryError:
@@ -229,7 +230,7 @@ def _limit(request: dict[str, Any]) -> None:
 
 
 def main(descriptor: str, *paths: str) -> None:
-    """Answer requests until nobody asks any more."""
+    """Answer requests until the parent closes the socket."""
     sys.path.extend(paths)
     import pyarrow.parquet  # noqa: F401  (before memory is limited)
 

@@ -12,7 +12,7 @@ _WRITE = (
 
 
 def rows_of_object(whole: Mapping[str, object], columns: Set[str]) -> list[object]:
-    """Return the rows of a file that is one object.
+    """The rows of a file that is one JSON object.
 
     Those of columns are by their numbers, `{"user_id": {"0": cell, …}, …}`; any other object is a
     row.

@@ -12,9 +12,9 @@ Decisions:
 - Rows are read one by one, so that no bytes in one reach another: a line of JSONL that is broken or
   endless is that row's alone, and so is a cell of Parquet. Of some files this cannot be had, as
   they are one text: a JSON array, CSV (an open quote swallows what follows), what is packed. Such a
-  file is read whole or refused: one bit, about all in it, to whoever holds it and to nobody else.
-  Of CSV it shows only where a row no longer fits: quotes are trusted to be its writer's.
-  Where several people's rows must be kept apart, arrays and CSV are not read (``isolate``).
+  file is read whole or refused: this reveals one bit about its content, to its holder only. Of CSV
+  it shows only where a row no longer fits: quotes are trusted to be its writer's. Where several
+  people's rows must be kept apart, arrays and CSV are not read (``isolate``).
 """
 
 import codecs
@@ -152,7 +152,7 @@ def _is_packed(path: Path) -> bool:
 
 
 def _not_isolated(kind: str, reader: Reader | None) -> str:
-    """Return why one row's bytes could reach others' in such a file; empty if they cannot."""
+    """The reason why one row's bytes could change how others are read; empty if they cannot."""
     if reader is not None and not reader.isolates:
         return f"what reads {kind} does not keep people's rows apart"
     return {
@@ -253,7 +253,7 @@ def _too_much(line: bytes) -> str:
 
 
 def _parts(text: bytes) -> int:
-    """At least as many as there are values in a text of JSON or CSV, short of a few."""
+    """An upper bound, short of a few, on the number of values in a text of JSON or CSV."""
     return sum(map(text.count, (b",", b"[", b"{")))
 
 
@@ -286,10 +286,10 @@ def _json(stream: IO[bytes], most: int | None) -> Iterator[tuple[int, Row]]:
 
 
 def _only_object(stream: IO[bytes], most: int | None) -> Mapping[str, object] | None:
-    """Return the object that a whole file is; None where it is of lines.
+    """The JSON object that a whole file is; None for a file of lines.
 
-    One of several lines, of which any is an object, is a file of lines: nobody's broken line may
-    join others' to one object.
+    A file of several lines, of which any is an object, is a file of lines: a broken line must not
+    join others to one object.
     """
     lines = _lines(stream, most)
     if _is_object(next(lines)) and any(line.strip() for line in lines):
@@ -310,7 +310,7 @@ def _only_object(stream: IO[bytes], most: int | None) -> Mapping[str, object] | 
 
 
 def _is_object(line: bytes) -> bool:
-    """Return whether a line is an object that holds anything, by itself."""
+    """True if a line alone is a JSON object that is not empty."""
     line = line.removeprefix(codecs.BOM_UTF8).strip()
     if not (line.startswith(b"{") and line.endswith(b"}")):
         return False

@@ -34,9 +34,10 @@ _LETTERS = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 
 
 def written_value(text: str) -> object:
-    """Return the value that a text writes down; None where it writes none, or too large a one.
+    """The value that a text writes as JSON or as Python and numpy print it; None if it writes none,
+    or one that is too large.
 
-    Lists of numpy need no commas. Numbers that are written alone are read, texts and names too.
+    Numpy's lists need no commas. Numbers, texts and names are read by themselves too.
     """
     if sum(map(text.count, "[{,")) > MOST_PARTS:
         return None
@@ -62,14 +63,12 @@ class _Printed:
         self._text, self._at = text, 0
 
     def whole(self) -> object:
-        """Return the value that is the whole text."""
         value = self._value(*self._next(), DEEPEST)
         if self._next()[0] != "end":
             raise ValueError
         return value
 
     def _next(self) -> tuple[str | None, str]:
-        """Return the kind of the token that follows, and the token."""
         token = _TOKEN.match(self._text, self._at)
         if token is None:
             raise ValueError
@@ -77,7 +76,6 @@ class _Printed:
         return token.lastgroup, token[0].strip()
 
     def _value(self, kind: str | None, token: str, depth: int) -> object:
-        """Return the value that begins with a token."""
         if kind == "text":
             return _ESCAPE.sub(_unescaped, token[1:-1])
         if kind == "name":

@@ -41,7 +41,7 @@ def rows(row: Cells) -> Iterator[Cells]:
 
 
 def models(row: Cells) -> Iterator[Cells]:
-    """Yield the names of the two models of a vote."""
+    """Yield the names of the two models of a vote, as a pair."""
     first, second = next(both for both in _MODELS if {*both} <= {*row})
     yield pair(QUESTION, row[first], row[second], _won(row))
 
@@ -67,7 +67,6 @@ def _won(row: Cells) -> float:
 
 
 def _same_system(first: object, second: object) -> tuple[object, object]:
-    """Return two conversations without the system prompts that they do not share."""
     both = list_cell(first), list_cell(second)
     if both[0] is None or both[1] is None:
         return first, second

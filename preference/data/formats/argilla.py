@@ -36,8 +36,9 @@ def answers(row: Cells) -> Iterator[tuple[object, list[Any]]]:
 
 
 def _given(responses: object) -> Iterator[tuple[object, list[Any]]]:
-    """Yield who gave answers, and the answers: version 1 keeps them by annotator, version 2 by
-    question."""
+    """Yield annotators with their answers: version 1 keeps them by annotator, version 2 by
+    question.
+    """
     by_question = isinstance(responses, Mapping)
     for given in responses.values() if by_question else [responses]:
         listed = [] if given is None else list_cell(given)
@@ -53,7 +54,7 @@ def _given(responses: object) -> Iterator[tuple[object, list[Any]]]:
 
 
 def shown(row: Mapping[str, Any]) -> Shown:
-    """Return the prompt and the responses of a record."""
+    """The prompt and the responses of a record."""
     prompt, responses = first_of(row["fields"], _PROMPTS), _responses(row["fields"])
     if prompt is None or not responses:
         raise BadRow("'fields' needs a 'prompt' (or 'instruction', …) and a response, or several")
@@ -79,8 +80,9 @@ def judgement(shown: Shown, given: Sequence[Any]) -> Cells:
 
 
 def _responses(fields: Mapping[str, object]) -> dict[str, object]:
-    """Return the responses that were shown: fields that are numbered or lettered alike, as
-    `response_a` and `response_b`, if there are any; else all but the prompt."""
+    """The responses of a record: the fields that are numbered or lettered, as `response_a` and
+    `response_b`, if there are any; else all except the prompt.
+    """
     shown = {
         label_text(name): text
         for name, text in fields.items()
@@ -132,7 +134,7 @@ def _judgement(value: Any, shown: Mapping[str, object]) -> dict[str, object]:
 
 
 def _closed(name: object) -> str:
-    """Return a name without its blanks: the field `response1` has the title `Response 1`."""
+    """The name without blanks: the field `response1` has the title `Response 1`."""
     return label_text(name).replace(" ", "")
 
 

@@ -15,7 +15,7 @@ _TURNS = ("first_turn_", "second_turn_", "third_turn_", "fourth_turn_")
 
 
 def rows(row: Cells) -> Iterator[Cells]:
-    """Yield the choice of each turn."""
+    """Yield the choice made in each turn."""
     history: list[dict[str, object]] = []
     for turn in _TURNS if "first_turn_prompt" in row else ("",):
         if is_empty(row.get(f"{turn}prompt")):

@@ -1,4 +1,4 @@
-"""What a format is: the columns of a system's export, and how they become rows of ours.
+"""Formats: the columns of a system's export, and the functions that make rows of ours of them.
 
 What a row means, and whether it counts, is a function of the declaration and of its own user's rows
 alone. So a format says, by the type of its ``reads``, what it needs to read a user's rows:
@@ -83,27 +83,27 @@ class WholeSource:
 
 @dataclass(frozen=True)
 class Format:
-    """Declare how a system's export is read.
+    """The declaration of a system's export format.
 
     Its functions yield or return rows in our form, and yield or raise a ``BadRow`` that says what
-    is wrong with one, and quotes nothing of it. They get the cells of ``cells`` alone. Who judged
-    is read from the row that a row was made of, unless this has a ``user_id`` of its own.
+    is wrong with one, and quotes nothing of it. They get the cells of ``cells`` alone. The user is
+    read from the original row, unless the new row has a ``user_id`` of its own.
 
     Attributes:
         name: as `--format` names it.
         forms: the sets of columns that a row may have; it needs all of one set.
         reads: the functions by which rows are read, and what these depend on.
         also: other columns that are read where they are there.
-        marks: by which the system says that a record does not count. Such records are left out
-            before anything else is read, and counted; the functions need not know of them. What is
-            about a public text that is left out is left out, too.
-        unmistakable: whether the columns alone tell that it is this one.
-        nobody: why no column says who judged, where that is so.
+        marks: by which the system excludes a record. Such records are left out before anything else
+            is read, and counted; the functions never get them. Judgements of a public text that is
+            left out are left out, too.
+        unmistakable: whether the columns alone identify the format.
+        nobody: the reason why no column has the user, if so.
         scale: of labels that are numbers, where none is declared.
         categories: whether `--columns prompt=NAME` may name a column that says of each row in which
             category it is, in the place of a prompt.
-        warning: returns what the owner of rows should know of them all together, or nothing. Only a
-            look at the data asks: no run may depend on it.
+        warning: returns a warning about all rows together for their owner, or nothing. It is used
+            by a look at the data only: no run may depend on it.
     """
 
     name: str
@@ -123,33 +123,34 @@ class Format:
 
     @property
     def isolates(self) -> bool:
-        """Return whether nodes may read it: whether each row is one user's, and is read alone."""
+        """True if each row is one user's and is read by itself, so that nodes may read the
+        format.
+        """
         return isinstance(self.reads, OwnRows)
 
     @property
     def all_forms(self) -> tuple[tuple[str, ...], ...]:
-        """Return the sets of columns of users' rows, and that of public texts."""
+        """The sets of columns of users' rows, and that of public texts."""
         return (*self.forms, *([self.reads.columns] if isinstance(self.reads, PublicTexts) else ()))
 
     @cached_property
     def cells(self) -> frozenset[str]:
-        """Return the columns whose cells its functions get."""
+        """The columns that the format's functions are given."""
         return frozenset(self.also).union(*self.all_forms)
 
     @property
     def columns(self) -> frozenset[str]:
-        """Return all columns that are read, but those of users."""
+        """All columns that are read, except those of users."""
         return self.cells.union(mark.top for mark in self.marks)
 
     def missing(self, columns: Collection[str]) -> tuple[str, ...]:
-        """Return what is missing of the set of columns to which least is; nothing, if one is
-        there."""
+        """The columns missing from the form that lacks fewest; empty if one is complete."""
         lacking = [tuple(name for name in form if name not in columns) for form in self.forms]
         return min(lacking, key=len)
 
 
 def pair(prompt: object, first: object, second: object, won: float) -> Cells:
-    """Return a row of two responses: 1 means that the first won, 0 the second, 0.5 a tie.
+    """A row of two responses; ``won`` is 1 if the first won, 0 if the second, 0.5 for a tie.
 
     Without a prompt (None) the responses are whole conversations.
     """
@@ -159,7 +160,8 @@ def pair(prompt: object, first: object, second: object, won: float) -> Cells:
 
 
 def side(value: object, column: str, first: Collection[str], second: Collection[str]) -> float:
-    """Return which of two sides a cell names, by words in small letters: as ``won`` of ``pair``.
+    """The side that a cell names, in words in lower case: 1 for the first, 0 for the second, 0.5
+    for a tie.
 
     Raises:
         BadRow: it names neither, nor a tie.
@@ -175,7 +177,7 @@ def side(value: object, column: str, first: Collection[str], second: Collection[
 
 
 def flag(row: Cells, column: str) -> bool:
-    """Return whether a cell is true; an empty one, or none, is not.
+    """True if a cell is true; False if it is empty or missing.
 
     Raises:
         BadRow: it is neither true nor false.
@@ -187,5 +189,5 @@ def flag(row: Cells, column: str) -> bool:
 
 
 def first_of(row: Cells, columns: Iterable[str]) -> object:
-    """Return the first cell of these columns that holds something, else None."""
+    """The first of these columns' cells that is not empty, else None."""
     return next((row[each] for each in columns if not is_empty(row.get(each))), None)

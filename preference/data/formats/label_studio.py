@@ -37,7 +37,7 @@ Shown = tuple[object, Mapping[str, object]]
 
 
 def annotations(row: Cells) -> Iterator[tuple[object, object]]:
-    """Yield who made each annotation, and the annotation."""
+    """Yield the annotator of each annotation, and the annotation."""
     given = list_cell(row["annotations"])
     if given is None:
         raise BadRow("'annotations' is no list")
@@ -50,7 +50,7 @@ def annotations(row: Cells) -> Iterator[tuple[object, object]]:
 
 
 def shown(row: Mapping[str, Any]) -> Shown:
-    """Return the prompt and the texts of a task."""
+    """The prompt and the texts of a task."""
     data = row["data"]
     shown = [both for both in _PAIRS if {*both} <= {*data}]
     shown = shown or [(column,) for column in _RATED if column in data]
@@ -62,7 +62,7 @@ def shown(row: Mapping[str, Any]) -> Shown:
 
 
 def judgement(shown: Shown, annotation: Mapping[str, Any]) -> Cells:
-    """Return the pair, or the rated text, of an annotation."""
+    """The pair, or the rated text, of an annotation."""
     prompt, texts = shown
     columns, first, *second = [*texts], *texts.values()
     if second:

@@ -44,16 +44,17 @@ class Mark:
 
     @cached_property
     def top(self) -> str:
-        """Return the column of a row in which it stands."""
+        """The row's own column that holds the mark."""
         return top_of(self.column)
 
     def reason(self) -> TakenOut:
-        """Return why a record is left out."""
+        """The reason why a record is left out."""
         return TakenOut(f"{self.because} ({self.column!r})")
 
     def without(self, row: Mapping[str, object]) -> tuple[Mapping[str, object] | None, int]:
-        """Return what a row keeps, and how many records were taken out of it; None and 1, where the
-        whole row is taken out."""
+        """The row without marked records, and their number; None and 1 if the whole row is left
+        out.
+        """
         outer, star, inside = self.column.rpartition("*")
         if not star:
             return (None, 1) if self._takes(row, inside) else (row, 0)
@@ -61,8 +62,9 @@ class Mark:
         return (result, count) if count and isinstance(result, Mapping) else (row, 0)
 
     def _kept(self, cell: object, path: Sequence[str], inside: str) -> tuple[object, int]:
-        """Return a cell without the entries that are marked, ``path`` further inside of it, and how
-        many these are."""
+        """The cell without the marked entries, which lie at ``path`` inside it, and their
+        number.
+        """
         if isinstance(cell, str):  # as CSV holds what is nested
             try:
                 cell = json.loads(cell)
@@ -93,7 +95,7 @@ class Mark:
 
     @cached_property
     def _labels(self) -> frozenset[str]:
-        """Return the values as ``label_text`` writes them."""
+        """The values as ``label_text`` spells them."""
         words = (
             _WORDS[value] if isinstance(value, bool) else (label_text(value),)
             for value in self.values
@@ -104,8 +106,9 @@ class Mark:
 def without_marked(
     row: Mapping[str, object], marks: Sequence[Mark]
 ) -> tuple[Mapping[str, object] | None, list[TakenOut]]:
-    """Return what marks leave of a row, None where nothing is, and a reason for each record that
-    they take out."""
+    """The row without what marks take out (None if nothing remains), and a reason for each record
+    taken out.
+    """
     reasons: list[TakenOut] = []
     for mark in marks:
         if mark.top not in row:

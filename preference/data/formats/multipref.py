@@ -1,7 +1,7 @@
 """Two responses and what several people said of them in one row, as MultiPref publishes them.
 
-Each entry of a list is a judgement of its own, by whom it names. A row is several people's, so no
-node reads it.
+Each entry of a list is a separate judgement, by the annotator that it names. A row is several
+people's, so no node reads it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ Shown = tuple[object, object, object]
 
 
 def entries(row: Cells) -> Iterator[tuple[object, object]]:
-    """Yield who judged, and the entry of the judgement."""
+    """Yield the annotator of each judgement, and its entry."""
     if not {*_LISTS} & {*row}:
         raise BadRow(f"a row needs one of {', '.join(_LISTS)}")
     for name in _LISTS:
@@ -49,13 +49,13 @@ def entries(row: Cells) -> Iterator[tuple[object, object]]:
 
 
 def shown(row: Cells) -> Shown:
-    """Return the prompt and the two responses of a row."""
+    """The prompt and the two responses of a row."""
     first, second = next(both for both in _PAIRS if {*both} <= {*row})
     return first_of(row, _PROMPTS), row[first], row[second]
 
 
 def judgement(shown: Shown, entry: object) -> Cells:
-    """Return the pair of an entry."""
+    """The pair of an entry."""
     winners = [name for name in _WINNERS if name in entry] if isinstance(entry, Mapping) else []
     if not isinstance(entry, Mapping) or len(winners) != 1:
         raise BadRow(f"a judgement needs exactly one of {', '.join(_WINNERS)}")

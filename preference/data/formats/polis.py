@@ -1,11 +1,11 @@
 """Votes on statements, as Polis exports a conversation: `votes.csv` and `comments.csv` in a folder.
 
 A vote is 1 (agree), -1 (disagree) or 0 (pass) on a statement, which both files number. Statements
-are public: rows that name no voter have them, and a row that names one is that voter's alone.
-Somebody's last vote on a statement is the one that counts. All are about one prompt, so statements
-that a person agreed with are paired with those that they disagreed with. A statement that a
-moderator rejected is left out, with the votes on it. The data base of Polis has
-the signs the other way round, and nothing in a vote tells.
+are public: rows that name no voter have them, and a row that names one is that voter's alone. A
+voter's last vote on a statement counts. All are about one prompt, so statements that a person
+agreed with are paired with those that they disagreed with. A statement that a moderator rejected is
+left out, with the votes on it. The data base of Polis has the opposite signs, and a vote alone does
+not show which.
 """
 
 from collections import defaultdict
@@ -39,20 +39,22 @@ def votes(statements: Mapping[str, object], rows: Sequence[Cells]) -> MadeOfSeve
 
 
 def statement(row: Cells) -> tuple[str, object]:
-    """Return the number of a statement, and the statement."""
+    """The number of a statement, and its text."""
     if is_empty(row["comment-id"]):
         raise BadRow("a statement has no 'comment-id'")
     return _number(row["comment-id"]), row["comment-body"]
 
 
 def warning(rows: Iterable[Cells]) -> str:
-    """Return what is odd of votes and statements together, if anything is."""
+    """A warning about votes and statements that contradict each other; empty if there is none."""
     rows = [*rows]
     return " ".join(each for each in (_signs(rows), _without_votes(rows)) if each)
 
 
 def _without_votes(rows: Sequence[Cells]) -> str:
-    """Return how many statements have no vote, or were not looked at by a moderator, if any."""
+    """A warning about statements without votes, or not reviewed by a moderator; empty if there are
+    none.
+    """
     voted = {_number(row.get("comment-id")) for row in rows if not is_empty(row.get("vote"))}
     statements = [
         row
@@ -71,7 +73,9 @@ def _without_votes(rows: Sequence[Cells]) -> str:
 
 
 def _signs(rows: Iterable[Cells]) -> str:
-    """Return that most votes contradict `agrees` and `disagrees` of the statements, if they do."""
+    """A warning if most votes contradict the statements' columns `agrees` and `disagrees`;
+    otherwise empty.
+    """
     balance: dict[str, float] = {}
     cast: defaultdict[str, float] = defaultdict(float)
     for row in rows:
@@ -90,7 +94,7 @@ def _signs(rows: Iterable[Cells]) -> str:
 
 
 def _number(value: object) -> str:
-    """Return one spelling of a number that two files hold, whether as text or not."""
+    """One spelling for a number that two files hold, as text or as a number."""
     return str(value).strip().removesuffix(".0")
 
 

@@ -9,7 +9,8 @@ Decisions:
 - What the export's own system took out (`preference.data.formats.marks`) is no bad row: it is left
   out and counted, and so are judgements about a public text that was taken out.
 - A record of several annotators that cannot be split, and a broken public text, refuse the whole
-  source, whether bad rows are skipped or not: this tells its owner one bit, and changes no row.
+  source, whether bad rows are skipped or not: this reveals one bit to its owner, and changes no
+      row.
 - No reason quotes a cell, but numbers.
 """
 
@@ -76,12 +77,12 @@ class Formatted:
 
     @property
     def wanted(self) -> frozenset[str]:
-        """Return the columns that are read."""
+        """The columns that are read."""
         named = ("user_id", self.user_column, top_of(self.user_column), self.category_column)
         return self.form.columns.union(USER_COLUMNS, named)
 
     def rows(self, placed: Iterable[Placed]) -> Iterator[Placed]:
-        """Yield the rows that are made of these; what is no row stays as it is.
+        """Yield the rows that are made of these; errors pass through unchanged.
 
         Raises:
             InputError: a record cannot be split by annotator, or a public text is broken or
@@ -98,8 +99,8 @@ class Formatted:
                 return self._whole_source(reads, placed)
 
     def public_texts(self, placed: Iterable[Placed]) -> list[object]:
-        """Return the public texts among rows, in their order, but for those that are taken out;
-        none, of a format without them.
+        """The public texts among the rows, in order, without those taken out; empty for a format
+        without public texts.
 
         Raises:
             InputError: one is broken, or there are none.
@@ -111,8 +112,9 @@ class Formatted:
         return [text for text in texts if not isinstance(text, TakenOut)]
 
     def _in_form(self, placed: Iterable[Placed]) -> Iterator[Placed]:
-        """Yield the rows that are of the form and count; in the place of others why they are not,
-        and do not."""
+        """Yield the rows that have the format's columns and are not taken out; the reason in the
+        place of any other.
+        """
         for place, number, row in placed:
             if isinstance(row, BadRow) and row.cells is not None:
                 row = self._with_user(row.cells, row)
@@ -167,8 +169,7 @@ class Formatted:
                 yield place, number, self._answer(reads, shown, who, answer)
 
     def _answer(self, reads: SharedRecords, shown: object, who: object, answer: object) -> Row:
-        """Return the row of one annotator's answer about what was shown, or about why that cannot
-        be read."""
+        """The row of one annotator's answer to a record, or the reason why it cannot be read."""
         user = None
         try:
             if not self.alone:
@@ -204,8 +205,9 @@ class Formatted:
     def _divided(
         self, reads: PublicTexts, placed: Iterable[Placed]
     ) -> tuple[dict[str, object], dict[str, list[tuple[str, int, Cells]]], list[Placed]]:
-        """Return the public texts by id, or why they are taken out; the rows of each user; and what
-        is neither."""
+        """The public texts by id, or the reason why one is taken out; each user's rows; and all
+        other rows.
+        """
         texts: dict[str, object] = {}
         taken_out: dict[str, object] = {}
         users: dict[str, list[tuple[str, int, Cells]]] = {}
@@ -265,7 +267,7 @@ class Formatted:
     def _readable(
         self, made: Iterable[_Made], unreadable: Callable[[BadRow], _Made]
     ) -> list[_Made]:
-        """Return what becomes of a user's row or rows, up to what cannot be read."""
+        """What is made of a user's rows, up to and including the first error."""
         result: list[_Made] = []
         try:
             for each in made:
@@ -285,7 +287,6 @@ class Formatted:
         return BadRow(f"a cell that --format {self.form.name} cannot read ({kind})")
 
     def _with_category(self, original: Cells, row: Row) -> Row:
-        """Return a row with the category that is named in the one that it was made of."""
         if not self.category_column or isinstance(row, BadRow):
             return row
         if self.category_column not in original:
@@ -293,7 +294,7 @@ class Formatted:
         return {**row, "prompt": original[self.category_column]}
 
     def _with_user(self, original: Cells, row: Row) -> Row:
-        """Return a row with who judged, read from the row that it was made of; also a bad one."""
+        """The row with its user, read from the original row; also a bad row."""
         if self.alone or (
             not isinstance(row, BadRow) and "user_id" in row and not self.user_column
         ):

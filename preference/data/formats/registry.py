@@ -1,4 +1,4 @@
-"""Which formats there are, by name and by the columns of what is to be read."""
+"""All formats, by name and by columns."""
 
 from collections.abc import Collection
 
@@ -41,7 +41,7 @@ FORMATS = {
 
 
 def format_named(name: str) -> Format:
-    """Return a format of this package, or of another that is installed.
+    """The format of this name, of this package or of another that is installed.
 
     Raises:
         InputError: there is none of that name, or it cannot be used.
@@ -60,8 +60,9 @@ def format_named(name: str) -> Format:
 
 
 def recognised_format(columns: Collection[str]) -> str:
-    """Return the name of the only format of this package that has these columns; empty if it is not
-    clear."""
+    """The name of the only format of this package that has these columns; empty if there is none or
+    several.
+    """
     fitting = [
         form.name
         for form in FORMATS.values()

@@ -45,10 +45,10 @@ def keep_layers(model: Any, count: int, path: str) -> None:
 
 
 def layers_of(model: Any, path: str, option: str) -> tuple[str, torch.nn.ModuleList]:
-    """Return a network's layers, its blocks in order, and what they are called in it.
+    """A network's layers, its blocks in order, and their name in it.
 
     Raises:
-        InputError: nothing in it is known as its layers; ``option`` needs them.
+        InputError: its layers are not known; ``option`` needs them.
     """
     blocks = set(blocks_of(model))
     lists = [
@@ -63,7 +63,7 @@ def layers_of(model: Any, path: str, option: str) -> tuple[str, torch.nn.ModuleL
 
 
 def trained_layers(model: Any, chosen: str, path: str) -> range | None:
-    """Return which of a network's layers LoRA changes, counted from 0; None for all.
+    """The layers of a network that LoRA changes, counted from 0; None for all.
 
     ``chosen`` is as `preference.choices.LORA_LAYERS` has it, where they are counted from 1, and not
     ``auto``.

@@ -45,8 +45,9 @@ class LowerLayers:
         blocks[first].register_forward_pre_hook(self._before_first, with_kwargs=True)
 
     def states(self, network: Callable[..., object], inputs: Mapping[str, Any]) -> torch.Tensor:
-        """Return what the first trained block is given of texts, (R, L, H). Several threads may ask
-        at a time."""
+        """The input of the first trained block, (R, L, H). Several threads may call this at a
+        time.
+        """
         states: list[torch.Tensor] = []
         with suppress(_ReachedError), within(self._reached, states):  # of this thread
             network(**inputs)
@@ -64,7 +65,7 @@ class LowerLayers:
             yield noted
 
     def can_be_entered(self, network: Callable[..., Any], inputs: Mapping[str, Any]) -> bool:
-        """Return whether the network says the same of texts, bit for bit, begun at their states."""
+        """True if the network's output, started at these states, is equal bit for bit."""
         with torch.no_grad():
             whole = network(**inputs)[0]
             try:

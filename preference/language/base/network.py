@@ -83,28 +83,28 @@ class LanguageBase:
     """A loaded model with the head that its task takes, and θ.
 
     Args:
-        settings: which, and what of it is trained.
+        settings: of the model and its training.
         weights: False for names, shapes and tokens alone: nothing is computed with it, and its
             network is on the meta device, where it takes no memory.
 
     Attributes:
-        settings: as given, with an absolute path, the type that is computed in, and digest and
-            revision of what was found.
+        settings: as given, with an absolute path, the type of its numbers, and digest and revision
+            of the files.
         model: the network (with LoRA layers where there are any).
         tokenizer: its own.
         texts: from texts to tokens.
         dimension: D.
         trained: its trained parameters, in the order of θ.
-        scale: what the gradient of a loss is multiplied by before it goes back through the network.
+        scale: the factor of a loss's gradient before the backward pass.
         backward: gives each user's gradient by θ.
         device: where it runs; a GPU if there is one.
-        attention: how, in transformers' words: sdpa where the architecture has it, else eager.
-        batch_tokens: how many are computed at a time.
-        most_logits: how many numbers there are for next tokens at a time.
+        attention: transformers' implementation: sdpa if the architecture has it, else eager.
+        batch_tokens: the number of tokens computed at a time.
+        most_logits: the most logits of next tokens at a time.
         lower: states below the first layer that LoRA changes; None where all are computed.
-        head: name of a reward's head; empty where the next token is said.
-        words: how many there are for the next token; 0 for a reward.
-        has_segments: whether the network is told prompt and response apart.
+        head: name of a reward's head; empty for a causal language model.
+        words: the number of possible next tokens; 0 for a reward.
+        has_segments: whether the network gets segments for prompt and response.
 
     Raises:
         InputError: the model cannot be loaded, or not be trained in this way.
@@ -175,7 +175,7 @@ class LanguageBase:
         return self.settings.batch_tokens or usual_batch(self.device)
 
     def in_batches(self, tokens: int) -> "LanguageBase":
-        """The same network at so many tokens at a time; 0: as suits the device."""
+        """The same network, computing ``tokens`` tokens at a time; 0: as suits the device."""
         if tokens == self.settings.batch_tokens:
             return self
         if tokens not in self._in_batches:
@@ -197,7 +197,9 @@ class LanguageBase:
             start = end
 
     def theta(self) -> np.ndarray:
-        """Return where the network is now, (D,) float32: what `put` moves there, up to rounding."""
+        """The network's current parameters as θ, (D,) float32: the inverse of `put`, up to
+        rounding.
+        """
         parts = [p.detach().float().reshape(-1) for p in self.trained]
         change_D = torch.cat([torch.zeros(0, device=self.device), *parts]) - self._initial_D
         sizes = [parameter.numel() for parameter in self.trained]
@@ -239,12 +241,12 @@ class LanguageBase:
         return grads_BD
 
     def is_of_head(self, name: str) -> bool:
-        """Return whether a trained parameter, or layer, is a reward's head."""
+        """True if a trained parameter, or layer, belongs to a reward's head."""
         plain = f".{name}.".replace(".modules_to_save.default.", ".")  # as peft keeps one
         return bool(self.head) and f".{self.head}." in plain
 
     def rewards(self, tokens: Tokens, texts_R: np.ndarray) -> torch.Tensor:
-        """Return rewards of some texts at the θ that was put last, (R,)."""
+        """Rewards of some texts at the θ that was put last, (R,)."""
         ids_RL, mask_RL = tokens.batch(texts_R, self.tokenizer.pad_token_id)
         inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
         with self.computing(), self._entered(self._lower_of(tokens, texts_R)):
@@ -255,8 +257,9 @@ class LanguageBase:
             return ((each_RL1 * mask_RL1).sum(1) / mask_RL1.sum(1))[:, 0]
 
     def head_states(self, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Return what a reward's head reads of R texts: of each token, (R, L, H); of an encoder
-        whose head reads a pooled state that alone, (R, 1, H). Several threads may ask at a time.
+        """The input of the reward's head for R texts: of each token, (R, L, H), or the pooled state
+        alone, (R, 1, H), of an encoder whose head reads one. Several threads may call this at a
+        time.
         """
         states: list[torch.Tensor] = []
         with within(_head_reads, states):  # of this thread
@@ -264,7 +267,7 @@ class LanguageBase:
         return states[0] if states[0].ndim == 3 else states[0][:, None]
 
     def written(self, tokens: Tokens, texts_R: np.ndarray) -> dict[str, list[list[int]]]:
-        """Return all that the network reads of some texts by themselves, by what it calls it."""
+        """All inputs of the network for some texts, each by itself, by the network's names."""
         texts = texts_R.tolist()
         bounds = [slice(*tokens.start_T[text : text + 2].tolist()) for text in texts]
         result = {"input_ids": [tokens.ids[of_text].tolist() for of_text in bounds]}
@@ -282,7 +285,6 @@ class LanguageBase:
                 self.lower.prepare(self.written(tokens, texts_R))
 
     def _lower_of(self, tokens: Tokens, texts_R: np.ndarray) -> torch.Tensor | None:
-        """Return the states of texts below the first trained layer, where they are kept."""
         return None if self.lower is None else self.lower.padded(self.written(tokens, texts_R))
 
     def _entered(self, lower_RLH: torch.Tensor | None) -> AbstractContextManager[None]:
@@ -290,8 +292,9 @@ class LanguageBase:
         return nullcontext() if lower_RLH is None else self._lower_layers.entered(lower_RLH)
 
     def _lower_states(self) -> FrozenStates | None:
-        """Return the states below the first trained layer; None where none is below, or where the
-        network cannot begin there."""
+        """The states below the first trained layer; None if no layer is below it, or the network
+        cannot start there.
+        """
         _, blocks = layers_of(self._network, self.settings.path, "--lora-layers")
         trained = trained_layers(self._network, self.settings.layers, self.settings.path)
         assert trained is not None  # or it would be all of them
@@ -332,8 +335,9 @@ class LanguageBase:
         return self.model.get_submodule(weight.removesuffix(".weight"))  # type: ignore[return-value]
 
     def states(self, tokens: Tokens, texts_R: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return what is known of the tokens that follow, at the θ that was put last, (R, L, H),
-        for `said`; and the texts' own tokens, (R, L)."""
+        """The states that predict the next tokens at the θ that was put last, (R, L, H), for
+        `said`; and the texts' own tokens, (R, L).
+        """
         ids_RL, mask_RL = tokens.batch(texts_R, self.tokenizer.pad_token_id)
         inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
         with self.computing():
@@ -355,7 +359,7 @@ class LanguageBase:
                 return self.model(**inputs).logits if body is None else body(**inputs)[0]
 
     def lower_states(self, inputs: Mapping[str, Any]) -> torch.Tensor:
-        """Return texts' states below the first trained layer, (R, L, H), without gradients; where
+        """Texts' states below the first trained layer, (R, L, H), without gradients; only where
         there is a ``lower``.
 
         Args:
@@ -366,8 +370,9 @@ class LanguageBase:
 
     @property
     def noting(self) -> Callable[[], AbstractContextManager[list[torch.Tensor]]] | None:
-        """Return what notes states below the first trained layer while the network runs, as
-        `LowerLayers.noting`; None where there is no ``lower``."""
+        """The context that records states below the first trained layer while the network runs, as
+        `LowerLayers.noting`; None if there is no ``lower``.
+        """
         return None if self.lower is None else self._lower_layers.noting
 
     def said(self, state_QH: torch.Tensor) -> torch.Tensor:
@@ -379,16 +384,16 @@ class LanguageBase:
 
     @property
     def _network(self) -> Any:
-        """Without what LoRA puts around it; its layers are inside."""
+        """The network without the wrapper of LoRA; its layers are inside."""
         network: Any = self.model
         return network.get_base_model() if hasattr(network, "peft_config") else network
 
     @cached_property
     def _body(self) -> Any:
-        """Return what is below the head for the next token; None where the head's output is changed
-        again (capped, or multiplied) before it is said, so that a head alone does not say it.
+        """The network below the head for the next token; None if the head's output is changed
+        afterwards (capped or multiplied), so that the head alone does not give the logits.
 
-        Tried, not asked: each architecture's configuration has another name for it.
+        This is measured: each architecture's configuration has another name for it.
         """
         network = self._network
         ids_RL = torch.arange(min(8, self.words, self.texts.limit), device=self.device).repeat(2, 1)
@@ -404,7 +409,7 @@ class LanguageBase:
 
     @cached_property
     def _keeps_activations(self) -> bool:
-        """Return whether a pass back needs less memory with ``checkpointing``, which is off."""
+        """True if ``checkpointing``, which is off, would lower the memory of a backward pass."""
         off = self.settings.train in ("lora", "full") and not self.settings.checkpointing
         return off and bool(blocks_of(self.model))
 
@@ -418,8 +423,9 @@ class LanguageBase:
     def inputs_of(
         self, ids_RL: torch.Tensor, mask_RL: torch.Tensor, segments_RL: torch.Tensor | None
     ) -> dict[str, Any]:
-        """Return what the network is called with for tokens, which of them are real, and, if it
-        ``has_segments``, whose segment each belongs to."""
+        """The arguments of the network's forward pass: tokens, the mask of real ones, and segments
+        if the network ``has_segments``.
+        """
         inputs: dict[str, Any] = {"input_ids": ids_RL}
         if not self._causal:  # what is on the right never reaches a causal model's tokens
             inputs["attention_mask"] = mask_RL.long()
@@ -435,8 +441,9 @@ class LanguageBase:
 
     @cached_property
     def reference_terms(self) -> str:
-        """All that a likelihood at θ = 0 depends on beside tokens: with another it is another one,
-        if only in its last digit."""
+        """Everything that a likelihood at θ = 0 depends on beside tokens, down to its last
+        digit.
+        """
         settings = json.dumps(self.settings.of_reference, sort_keys=True)
         said = [settings, self.attention, self.most_logits, self.words]
         return repr([*said, *last_digits(self.device, torch.get_num_threads())])
@@ -452,7 +459,9 @@ class LanguageBase:
 
     @contextmanager
     def unrounded(self) -> Iterator[None]:
-        """All that can be saved is float32 within, so that what is put or copied is not rounded."""
+        """Convert all parameters that can be saved to float32 inside, so that nothing put or copied
+        is rounded.
+        """
         if self._dtype == torch.float32:
             yield
             return
@@ -468,7 +477,7 @@ class LanguageBase:
                 parameter.data = parameter.data.to(dtype)
 
     def save(self, folder: Path) -> None:
-        """As `write`, where it is.
+        """Save the network as `write` does.
 
         Raises:
             OSError: it cannot be written.
@@ -529,8 +538,9 @@ def context(settings: BaseSettings, model: Any) -> int:
 
 
 def _before_first(model: torch.nn.Module) -> int:
-    """Return how many positions stand before that of the first token. Where padding has one, as of
-    RoBERTa's kind, tokens are counted from the next on: by the network itself, for each text."""
+    """The position of the first token. Models with a position for padding, such as RoBERTa, start
+    after it; the network does so by itself for each text.
+    """
     for name, module in model.named_modules():
         padding = getattr(module, "padding_idx", None)
         if name.endswith("position_embeddings") and padding is not None:
@@ -539,8 +549,7 @@ def _before_first(model: torch.nn.Module) -> int:
 
 
 def _unit_of(parameter: torch.Tensor) -> float:
-    """Return what θ's numbers for a parameter are counted in: a power of two, so that no digit
-    changes.
+    """The unit of θ's numbers for a parameter: a power of two, so that no digit changes.
 
     About the size of its numbers where they begin, so that noise is a share of them; of one that
     begins at zero (a new head, LoRA's second factor), about the size that would keep the length of
@@ -561,7 +570,6 @@ def _unit_of(parameter: torch.Tensor) -> float:
 
 
 def _takes(model: torch.nn.Module, argument: str) -> bool:
-    """Return whether the network's forward has an argument of this name."""
     inner = getattr(model, "base_model", model)
     network = getattr(inner, "model", model) if hasattr(model, "peft_config") else model
     return argument in inspect.signature(network.forward).parameters

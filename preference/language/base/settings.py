@@ -1,4 +1,4 @@
-"""Which transformer is trained, and what of it: settings that describe a `LanguageBase`.
+"""The choice of a transformer and of its trained part: settings that describe a `LanguageBase`.
 
 A description holds no weights. It travels to nodes, and is checked where it is made; ``resolved``
 looks at what is at its path. What computes with it is in `preference.language.base.network`.
@@ -39,7 +39,7 @@ _NOT_OF_REFERENCE = (
 
 @dataclass(frozen=True)
 class BaseSettings:
-    """Which model, and what of it is trained.
+    """The choice of a model, and of its trained part.
 
     Attributes:
         path: a local folder, or a name on a hub.
@@ -56,20 +56,19 @@ class BaseSettings:
         checkpointing: whether blocks' activations are computed once more instead of kept.
         loss: of `policy`: its loss, with ``beta`` and ``r_max`` as of `policy_losses.PolicyLoss`.
         as_published: of `sft`: only the responses that were preferred, as S's appendix E has it.
-        head_layer: of ``head``: how many of the model's layers there are below the head's norm; 0:
-            all of them.
+        head_layer: of ``head``: the number of the model's layers below the head's norm; 0: all.
         head_pooling: of ``head``: one of `POOLINGS`: whether it reads the text's last state, or
             the mean of all.
         layers: which of the network's layers LoRA changes, as `LORA_LAYERS` has it; `resolved`
             says which ``auto`` are. What is below them is computed once for each text
             (`preference.language.base.lower_layers`).
         once_per_text: of judgements: whether the gradient of each distinct text is computed once in
-            a round, for all who judged it (`preference.language.examples`).
+            a round, for all users who judged it (`preference.language.examples`).
         system: the system prompt, before prompts that have none of their own; empty: as the chat
             template does by itself.
-        digest: SHA-256 of what is in ``path``; empty: whatever is there.
+        digest: SHA-256 of the model at ``path``; empty: any.
         revision: its commit, where it comes from a hub.
-        merged: what ``path`` was merged into, where it is an adapter.
+        merged: the base that ``path`` was merged into, if it is an adapter.
 
     Raises:
         InputError: a value out of range.
@@ -144,7 +143,7 @@ class BaseSettings:
 
     @property
     def described(self) -> dict[str, Any]:
-        """Return all settings; without a system prompt where there is none."""
+        """All settings; without `system` if there is no system prompt."""
         result = asdict(self)
         if not self.system:
             del result["system"]
@@ -152,8 +151,9 @@ class BaseSettings:
 
     @property
     def of_reference(self) -> dict[str, Any]:
-        """Return what a likelihood at θ = 0 depends on: nothing of the losses, nor of where the
-        model lies."""
+        """The settings that a likelihood at θ = 0 depends on: not the loss, nor the model's
+        place.
+        """
         return {k: v for k, v in self.described.items() if k not in _NOT_OF_REFERENCE}
 
 
@@ -165,11 +165,11 @@ def check_system(system: str) -> None:
 
 
 def resolved(settings: BaseSettings, usually: int = USUALLY) -> BaseSettings:
-    """Return settings with what is at their path, the type that there is, and which layers:
-    ``auto`` are the last so many as ``usually``, or all where there are no more.
+    """Complete the settings with the digest and revision at their path, the number type, and the
+    layers: ``auto`` means the last ``usually``, or all if there are no more.
 
     Raises:
-        InputError: nothing is there, or something else than their digest or revision says.
+        InputError: nothing is there, or its digest or revision is another.
     """
     path = resolve_base(settings.path)
     result = contents_of(path)

@@ -1,1 +1,1 @@
-"""A tokenizer that somebody else wrote, in a process that may take only so much."""
+"""Untrusted tokenizers, in a process with limits."""

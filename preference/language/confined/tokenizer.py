@@ -1,12 +1,12 @@
-"""Tokenizers of owners' nodes: those that somebody else wrote run in a process with limits.
+"""Tokenizers of owners' nodes: untrusted ones run in a process with limits.
 
-A tokenizer's patterns and rules of normalization and its chat template are programs of whoever
-wrote the folder: one can take hours for a text, or all memory. On a deployed node it is therefore
-loaded and used in a child (`preference.language.confined.tokenizer_child`) and never in the process
-that answers for an owner, which gets numbers and texts of bounded length. What the child may take
-follows from what it was given: so many seconds of a processor to begin with and for each character
-since then, so much memory, and so many bytes of an answer for each character. A tokenizer that
-takes more is refused once and for all by its process, in one line that names the folder.
+A tokenizer's patterns and rules of normalization and its chat template are programs of the folder's
+author: one can take hours for a text, or all memory. On a deployed node it is therefore loaded and
+used in a child (`preference.language.confined.tokenizer_child`) and never in the process that
+answers for an owner, which gets numbers and texts of bounded length. The child's limits follow from
+its input: seconds of a processor to begin with and for each character since then, a fixed amount of
+memory, and bytes of an answer for each character. A tokenizer that takes more is refused once and
+for all by its process, in one line that names the folder.
 
 In a simulation a model is the person's own, and its tokenizer is loaded as usual.
 """
@@ -67,12 +67,12 @@ def confined(active: bool = True) -> AbstractContextManager[None]:
 
 
 def is_confined() -> bool:
-    """Return whether tokenizers are loaded into processes with limits."""
+    """True if tokenizers are loaded into processes with limits."""
     return _confined.get()
 
 
 def load_tokenizer(path: str, *, local: bool) -> Any:
-    """Return the tokenizer of a folder or hub name, transformers' own or a `ConfinedTokenizer`.
+    """Load the tokenizer of a folder or hub name: transformers' own, or a `ConfinedTokenizer`.
 
     Args:
         path: a folder, or a name on a hub.
@@ -90,7 +90,7 @@ def load_tokenizer(path: str, *, local: bool) -> Any:
 
 
 def serialized(tokenizer: Any) -> str:
-    """Return all that a tokenizer does, as its library writes it; empty for one in Python."""
+    """The whole definition of a tokenizer, as its library writes it; empty for one in Python."""
     if isinstance(tokenizer, ConfinedTokenizer):
         return tokenizer.serialized
     fast = getattr(tokenizer, "backend_tokenizer", None)
@@ -98,14 +98,14 @@ def serialized(tokenizer: Any) -> str:
 
 
 def control_tokens(tokenizer: Any) -> Sequence[str]:
-    """Return a tokenizer's tokens that say what a text is, and are no text."""
+    """A tokenizer's special tokens, which mark structure and are not text."""
     if isinstance(tokenizer, ConfinedTokenizer):
         return tokenizer.control_tokens
     return tokenizer_child.control_tokens(tokenizer)
 
 
 def written(tokenizer: Any, messages: Sequence[Mapping[str, str]], *, invites: bool) -> str:
-    """Return messages as a chat template writes them, which reads nothing else.
+    """Messages as the chat template writes them; the template reads nothing else.
 
     ``invites``: with an invitation to answer at the end.
 
@@ -166,7 +166,7 @@ class ConfinedTokenizer:
     def __call__(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, **options: Any
     ) -> dict[str, list[list[int]]]:
-        """Return, for each text, its tokens (``input_ids``) and what else is said of each.
+        """The tokens of each text (``input_ids``), and the tokenizer's other outputs for each.
 
         Args:
             texts: what is tokenized.
@@ -201,7 +201,7 @@ class ConfinedTokenizer:
         return result
 
     def exchange(self, messages: Sequence[Mapping[str, str]], **options: Any) -> str:
-        """Return what `written` does.
+        """Messages as the chat template writes them, as in `written`.
 
         Raises:
             InputError: it took more than it may, or takes no such messages.
@@ -214,14 +214,15 @@ class ConfinedTokenizer:
         return reply["text"]
 
     def get_vocab(self) -> dict[str, int]:
-        """Return the number of each token."""
+        """The number of each token."""
         return self._ask("vocabulary")[0]["vocabulary"]
 
     def _ask(
         self, kind: str, weight: int = 0, most: int = MOST_BYTES, **arguments: Any
     ) -> tuple[dict[str, Any], np.ndarray]:
-        """Return the child's answer, of at most ``most`` bytes, to a request about ``weight``
-        characters; InputError for one that takes more than it may, and from then on."""
+        """The child's answer, of at most ``most`` bytes, to a request about ``weight`` characters.
+        InputError if the child exceeded its limits, for this request and all later ones.
+        """
         with self._lock:
             self._check()
             self._weight += weight
@@ -266,8 +267,9 @@ class ConfinedTokenizer:
 
 
 def parts(lengths_T: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield begins and ends of parts of texts of so many characters, each not long as a whole: what
-    becomes of one part is in memory at a time."""
+    """Yield the first and end index of parts of texts, each of bounded total length: the output of
+    one part is in memory at a time.
+    """
     first, weight = 0, 0
     for place, length in enumerate(lengths_T):
         weight += length + TEXT

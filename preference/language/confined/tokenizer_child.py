@@ -36,10 +36,10 @@ class _StandingClock(datetime):
 
 
 def written(tokenizer: Any, messages: Sequence[Mapping[str, str]], **options: Any) -> str:
-    """Return what a chat template makes of messages, and of nothing else.
+    """The chat template's rendering of messages; the template reads nothing else.
 
-    Its clock stands still and its dice begin anew each time, or the same texts would be other
-    tokens tomorrow. No argument of transformers sets either.
+    Its clock stands still and its random generator is seeded anew each time; otherwise the same
+    texts would be other tokens tomorrow. No argument of transformers sets either.
     """
     from transformers.utils import chat_template_utils as templates
 
@@ -55,7 +55,7 @@ def written(tokenizer: Any, messages: Sequence[Mapping[str, str]], **options: An
 
 
 def control_tokens(tokenizer: Any) -> list[str]:
-    """Return the tokens that say what a text is, and are no text."""
+    """The special tokens, which mark structure and are not text."""
     return [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
 
 
@@ -65,7 +65,7 @@ class Served:
     tokenizer: Any = None
 
     def load(self, folder: str) -> Answer:
-        """Load the tokenizer of a folder; what is asked of one that is not about texts."""
+        """Load the tokenizer of a folder; its properties that do not depend on texts."""
         from transformers import AutoTokenizer
 
         loaded = AutoTokenizer.from_pretrained(
@@ -88,23 +88,23 @@ class Served:
         return {**about, **ids}, b""
 
     def vocabulary(self) -> Answer:
-        """Return the number of each token."""
+        """The number of each token."""
         return {"vocabulary": self.tokenizer.get_vocab()}, b""
 
     def tokens(self, texts: list[str], pairs: list[str] | None, options: dict[str, Any]) -> Answer:
-        """Return the tokens of texts, or of pairs of them, and what else is known of each."""
+        """The tokens of texts, or of pairs of texts, and the tokenizer's other outputs."""
         fields = dict(self.tokenizer(texts, pairs, **options))
         lengths = [len(row) for row in fields["input_ids"]]
         numbers = (array("i", chain.from_iterable(rows)).tobytes() for rows in fields.values())
         return {"fields": [*fields], "lengths": lengths}, b"".join(numbers)
 
     def exchange(self, messages: list[dict[str, str]], options: dict[str, Any]) -> Answer:
-        """Return what the chat template makes of messages."""
+        """The chat template's rendering of messages."""
         return {"text": written(self.tokenizer, messages, **options)}, b""
 
 
 def answer(served: Served, request: dict[str, Any]) -> Answer:
-    """Return what a request is answered with: a line, and the bytes after it."""
+    """The answer to a request: a line, and the bytes after it."""
     try:
         return getattr(served, request["kind"])(**request["arguments"])
     except MemoryError:
@@ -122,7 +122,7 @@ def _limit(kind: int, most: int) -> None:
 
 
 def main(descriptor: str, *paths: str) -> None:
-    """Answer requests until nobody asks any more."""
+    """Answer requests until the parent closes the socket."""
     sys.path.extend(paths)
     sys.modules["torch"] = None  # type: ignore[assignment]  # takes seconds, and is not used
     from transformers import AutoTokenizer

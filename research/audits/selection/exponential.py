@@ -30,7 +30,7 @@ _ODDS = 3.0
 
 
 def odds_of(mechanism: ExponentialMechanism, claimed: float) -> float:
-    """Return minus the logarithm of the odds of the unlikely choice, of the others alone.
+    """Minus the log-odds of the unlikely choice, from the other users alone.
 
     By permute-and-flip the ratio of its probabilities is the claim itself, as long as it is the
     less likely one with any canary.

@@ -49,7 +49,7 @@ def released(probability_O: np.ndarray, stopping: StoppingTime) -> np.ndarray:
 
 
 def event_of(epsilon: float, stopping: StoppingTime) -> RandomStopping:
-    """Return what is charged: candidates whose score alone costs anything."""
+    """The event that is charged: candidates whose only cost is that of their score."""
     cost = CandidateCost(1.0, _NOISE, 1, _HELD_OUT, epsilon)
     return RandomStopping(stopping.eta, stopping.gamma, (cost,))
 

@@ -48,7 +48,7 @@ def ends(
     ledger: Ledger,
     source: Randomness,
 ) -> np.ndarray:
-    """At which question each of so many series ended, int64 (N,); K where all passed."""
+    """The question at which each of ``trials`` series ended, int64 (N,); K if all passed."""
     ended_N = np.full(trials, len(values_K))
     for trial in range(trials):
         series = mechanism.open(round_=trial, covers="test", ledger=ledger, source=source)

@@ -1,4 +1,4 @@
-"""How often private rewards are right about others, in AUP-RLHF's two settings: no text is written.
+"""The accuracy of private rewards on other users, in AUP-RLHF's two settings, without generation.
 
 What rewards come to in use (``frontier``, ``wins``) takes a reference and half an hour; how often
 they prefer what people did who were not trained on takes minutes, and orders strategies nearly
@@ -57,8 +57,9 @@ def accuracies(
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return, for AUP as run, which baselines it is above or below beyond both intervals, and what
-    it has with its test off."""
+    """Sentences for AUP as run: the baselines that it is above or below beyond both intervals, and
+    its accuracy with its test off.
+    """
     result = []
     for task in distinct(rows, "task"):
         for epsilon in distinct(where(rows, task=task), "epsilon"):

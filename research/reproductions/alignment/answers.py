@@ -49,24 +49,24 @@ class Answers:
 
     @classmethod
     def of(cls, prompts: Sequence[str], answers_NP: Sequence[Sequence[str]]) -> "Answers":
-        """Of texts: of each draw, an answer to each prompt."""
+        """From texts: for each draw, an answer to each prompt."""
         rewards_PN = np.stack([_TRUTH(prompts, row) for row in answers_NP], axis=1)
         phi_PND = np.stack([features()(prompts, row) for row in answers_NP], axis=1)
         unreadable_PN = np.isnan(rewards_PN)
         return cls(np.where(unreadable_PN, WORST, rewards_PN), unreadable_PN, phi_PND)
 
     def rewards(self, theta_D: np.ndarray) -> np.ndarray:
-        """Return what a linear reward says of each answer, (P, N) float64."""
+        """The linear reward of each answer, (P, N) float64."""
         return np.einsum("pnd,d->pn", self.phi_PND, theta_D, dtype=np.float64)
 
     def first(self, count: int) -> "Answers":
-        """The first so many answers to each prompt."""
+        """The first ``count`` answers to each prompt."""
         return Answers(
             self.truth_PN[:, :count], self.unreadable_PN[:, :count], self.phi_PND[:, :count]
         )
 
     def rest(self, count: int) -> "Answers":
-        """All others."""
+        """The answers after the first ``count``."""
         return Answers(
             self.truth_PN[:, count:], self.unreadable_PN[:, count:], self.phi_PND[:, count:]
         )
@@ -83,9 +83,9 @@ def referred(path: str | None, quick: bool) -> Iterator[str]:
 
 
 def written(path: str, prompts: int, samples: int) -> Answers:
-    """``samples`` answers of the model in a folder to each of so many fresh prompts.
+    """The ``samples`` answers of the model in a folder to each of ``prompts`` fresh prompts.
 
-    As draws differ in their numbers only, the first answers do not depend on how many there are.
+    Draws differ in their numbers only, so the first answers do not depend on ``samples``.
     """
     asked = list(Population().prompts("train", prompts))
     tasks = [(path, asked, sample) for sample in range(samples)]
@@ -103,7 +103,7 @@ def _writer(path: str) -> Writer:
 
 
 def cautions(answers: Answers) -> list[str]:
-    """Return what to say of a pool of which too little can be read."""
+    """A caution if too few answers of a pool can be read."""
     share = float(answers.unreadable_PN.mean())
     if share <= 0.5:
         return []

@@ -75,17 +75,17 @@ class Plan:
     """Sizes and settings of a comparison.
 
     Attributes:
-        steps: the steps that are tried, by the way in which a policy learns: learning rates; of
-            ``align`` how many steps it takes.
+        steps: the steps that are tried, by way of training: learning rates; of ``align`` the number
+            of steps.
         epsilons: the last is next to no noise.
         seeds: of policies.
-        judged, choosing, climbing: how many questions are for each.
+        judged, choosing, climbing: the number of questions for each.
         samples: answers of a policy to each.
         judges: features of the judges, beside length alone.
         rounds, cohort, group_size: of policies.
-        lora: what of the base they change.
-        climbs: what is special about ``align``, beside its number of steps.
-        features, reward_rounds, reward_cohort: of the rewards that it climbs.
+        lora: of their adapters.
+        climbs: further settings of ``align``.
+        features, reward_rounds, reward_cohort: of the rewards that it optimizes.
         workers: processes; None: one for each core.
     """
 
@@ -128,13 +128,13 @@ class Plan:
 
     @property
     def written(self) -> int:
-        """Return how many questions a policy answers."""
+        """The number of questions that a policy answers."""
         return self.judged + self.choosing
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One policy: in which way it learns, at which ε, with which step and seed."""
+    """One policy: its way of training, ε, step and seed."""
 
     way: str
     epsilon: float
@@ -143,14 +143,13 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Return what its files are called."""
+        """The name of its files."""
         return f"{self.way}-epsilon-{self.epsilon:g}-step-{self.step:g}-seed-{self.seed}"
 
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """A policy's answers, (P, N), and by how many nats these are likelier under it than
-    under its base, on average over answers."""
+    """A policy's answers, (P, N), and their mean log-ratio to its base, in nats."""
 
     answers: Sequence[Sequence[Answer]]
     log_ratio: float
@@ -169,7 +168,7 @@ class Task:
 
 
 def argument_policies(quick: bool) -> Reproduction:
-    """Return a miniature of the embedded population and a tiny base, if quick.
+    """Run a miniature of the embedded population with a tiny base, if quick.
 
     Raises:
         InputError: it is not quick, so that people's judgements are needed.
@@ -211,11 +210,11 @@ def argument_policies(quick: bool) -> Reproduction:
 
 
 def of_people(data: Path, out: Path) -> Reproduction:
-    """Return policies of people's judgements; models and answers are kept in ``out``.
+    """Compare policies on people's judgements; models and answers are kept in ``out``.
 
     Args:
         data: with train.jsonl, test.jsonl, unseen.jsonl and gold.jsonl.
-        out: where what is made is kept, with which an interrupted run goes on.
+        out: the folder of models and answers, from which an interrupted run continues.
     """
     people = {
         group: read_judgements(str(data / f"{group}.jsonl"), "btl", "", {}) for group in GROUPS
@@ -226,14 +225,14 @@ def of_people(data: Path, out: Path) -> Reproduction:
 def compared(
     people: Mapping[str, Judgements], data: Path, base: str, folder: Path, plan: Plan
 ) -> Reproduction:
-    """Return a row for each step that was tried, and for each way, ε and judge; remarks and a plot.
+    """A row for each step that was tried, and for each way, ε and judge; remarks and a plot.
 
     Args:
         people: judgements by `arguments.GROUPS`.
         data: a file of those that policies learn from.
         base: that learns.
-        folder: where what is made is kept.
-        plan: what is compared.
+        folder: of models and answers.
+        plan: of the comparison.
     """
     made = policies(data, base, folder, plan)
     # By draws that no policy's answers are of.
@@ -262,7 +261,7 @@ def compared(
 
 
 def _pool(first: Sequence[Answer], made: Mapping[Cell, Made], questions: slice) -> Pool:
-    """Return answers of policies to some questions, each beside the base's own."""
+    """Answers of policies to some questions, each beside the base's own."""
     return Pool(
         [
             [first[at], *itertools.chain.from_iterable(one.answers[at] for one in made.values())]
@@ -272,7 +271,7 @@ def _pool(first: Sequence[Answer], made: Mapping[Cell, Made], questions: slice) 
 
 
 def policies(data: Path, base: str, folder: Path, plan: Plan) -> dict[Cell, Made]:
-    """Return all policies of a plan, making those that are not there."""
+    """All policies of a plan; those that are missing are trained."""
     cells = [
         Cell(way, epsilon, step, seed)
         for way, steps in plan.steps.items()
@@ -284,7 +283,7 @@ def policies(data: Path, base: str, folder: Path, plan: Plan) -> dict[Cell, Made
 
 
 def make(task: Task) -> Made:
-    """Make one policy, or read what is kept of it."""
+    """Train one policy, or read its stored result."""
     cell, plan = task.cell, task.plan
     figures = task.folder / "figures" / f"{cell.name}.json"
     prompts = requests(plan.written)
@@ -302,7 +301,7 @@ def make(task: Task) -> Made:
 
 
 def _model(task: Task) -> Path:
-    """Return the folder of a policy, training it if it is not there."""
+    """The folder of a policy, which is trained if it is missing."""
     cell, plan, folder = task.cell, task.plan, task.folder / "runs" / task.cell.name
     if (folder / "result.json").exists():
         return folder / "model"
@@ -361,18 +360,16 @@ def _model(task: Task) -> Path:
 
 
 def _places(made: Mapping[Cell, Made], cell: Cell, plan: Plan) -> slice:
-    """Return where a policy's answers stand in the pool."""
     at = list(made).index(cell) * plan.samples
     return slice(at, at + plan.samples)
 
 
 def _of(made: Mapping[Cell, Made], way: str, epsilon: float) -> list[Cell]:
-    """Return the cells of one way and ε, by seed."""
     return [cell for cell in made if (cell.way, cell.epsilon) == (way, epsilon)]
 
 
 def _tried(made: Mapping[Cell, Made], chooser: Judge, plan: Plan) -> list[Row]:
-    """Return what each step gained on the questions for choosing; the most is ``chosen``."""
+    """The gain of each step on the questions for choosing; the largest is ``chosen``."""
     rows: list[Row] = []
     for way, steps in plan.steps.items():
         for epsilon in plan.epsilons:
@@ -408,7 +405,7 @@ def _tried(made: Mapping[Cell, Made], chooser: Judge, plan: Plan) -> list[Row]:
 def _win_rows(
     made: Mapping[Cell, Made], judges: Mapping[str, Judge], pool: Pool, plan: Plan
 ) -> list[Row]:
-    """Return who wins, of policies by the chosen steps."""
+    """The win rates of policies with the chosen steps."""
     draws = CrossedDraws(plan.judged, plan.seeds)
     cut_off_PN = pool.per_answer(lambda answer: answer.cut_off)
     words_PN = pool.per_answer(lambda answer: len(answer.response.split()))
@@ -443,7 +440,7 @@ def _win_rows(
 
 
 def _share(gain_B: np.ndarray, free_B: np.ndarray) -> np.ndarray:
-    """Return the first over the second; of a draw in which that is nothing, infinitely much."""
+    """The first over the second; infinite in a draw where the second is zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
         share_B = gain_B / free_B
     return np.where(free_B == 0.0, np.copysign(np.inf, gain_B), share_B)
@@ -452,8 +449,9 @@ def _share(gain_B: np.ndarray, free_B: np.ndarray) -> np.ndarray:
 def _examples(
     made: Mapping[Cell, Made], pool: Pool, chooser: Judge, plan: Plan
 ) -> list[dict[str, Any]]:
-    """Return questions, spread evenly over the judged ones, with the base's answer and that of the
-    first seed's policy of each way at the smallest ε."""
+    """Questions, spread evenly over the judged ones, with the base's answer and that of the first
+    seed's policy of each way at the smallest ε.
+    """
     epsilon, count = min(plan.epsilons), min(12, plan.judged)
     result = []
     for at in np.linspace(0, plan.judged - 1, count).astype(int).tolist():
@@ -470,7 +468,7 @@ def _examples(
 
 
 def remarks(rows: Rows, extra: Mapping[str, Any]) -> list[str]:
-    """Return who won by whom, and how steps were chosen."""
+    """Sentences on win rates, and on the choice of steps."""
     result = [
         f"{row['way']}, ε = {row['epsilon']:g}, judged on {row['judge']}: wins "
         f"{shown(row, 'win', '.1%')}, at equal length {shown(row, 'controlled', '.1%')}; "
@@ -499,7 +497,7 @@ def remarks(rows: Rows, extra: Mapping[str, Any]) -> list[str]:
 
 
 def plot(rows: Rows) -> Figure:
-    """Return wins by ε, a line for each way, a panel for each judge."""
+    """A plot of wins by ε, a line for each way, a panel for each judge."""
     wins = [row for row in rows if "win" in row]
     judges = distinct(wins, "judge")
     figure = Figure(figsize=(3.2 * len(judges), 3.4), layout="constrained")

@@ -2,7 +2,7 @@
 
 ``answers-00.jsonl`` has an answer to each prompt, ``answers-01.jsonl`` another one, and so on. An
 interrupted pool goes on with the file that it lacks: the k-th answer to a prompt depends on the
-base, the prompts and k alone, but for roundings of the last digit.
+base, the prompts and k alone, except for roundings of the last digit.
 
 Legend: P prompts, N answers to each.
 """
@@ -36,14 +36,14 @@ class Answer:
 
 
 def requests(count: int) -> list[str]:
-    """Return the first so many public questions, each with the request for an argument."""
+    """The first ``count`` public questions, each with the request for an argument."""
     return [f"{question} {REQUEST}" for question in questions()[:count]]
 
 
 def written(
     folder: Path, base: str, prompts: Sequence[str], samples: int, sampling: Sampling = SAMPLING
 ) -> list[list[Answer]]:
-    """Return ``samples`` answers to each of P prompts, (P, N), writing those that are not there.
+    """The ``samples`` answers to each of P prompts, (P, N); those that are missing are generated.
 
     Raises:
         InputError: the base cannot be loaded, or the folder has answers of other settings.
@@ -80,7 +80,7 @@ def _file(folder: Path, sample: int) -> Path:
 
 
 def _write(path: Path, rows: Sequence[dict[str, object]]) -> None:
-    """All rows or none: a file that is there is whole."""
+    """Write all rows or none: an existing file is complete."""
     partial = path.with_suffix(".partial")
     lines = (json.dumps(row) + "\n" for row in rows)
     partial.write_text("".join(lines), encoding="utf-8")

@@ -7,11 +7,11 @@ are tried on those of ``test.jsonl`` (the same debates) and ``unseen.jsonl`` (ot
 of the base's own answers each reward chooses the best of n; best of n stands for policies, as
 nothing in it is tuned (see `research.reproductions.alignment.answers`).
 
-Who won is said by **gold rewards**, which learned without privacy from workers of ``gold.jsonl``,
-whom no reward was trained on. They are models too: how often they are right about people is a row
-of the result. A win is over the base's first answer to the same prompt, which is not in the pool;
-equals are half a win. Length-controlled wins are those at equal length by a logistic regression
-(`alignment.comparisons.length_control`, with the spread of lengths of the whole pool).
+Wins are judged by **gold rewards**, which were trained without privacy on workers of
+``gold.jsonl``, on whom no other reward was trained. They are models too: their accuracy on people
+is a row of the result. A win is over the base's first answer to the same prompt, which is not in
+the pool; equals are half a win. Length-controlled wins are those at equal length by a logistic
+regression (`alignment.comparisons.length_control`, with the spread of lengths of the whole pool).
 
 Intervals are at 95 %, over prompts *and* seeds (`crossed_draws`).
 
@@ -70,12 +70,12 @@ class Plan:
         features: that rewards read; for each there is also a gold reward, which judges all.
         epsilons: None is without privacy, and comes last.
         seeds: of rewards.
-        prompts: how many of the public questions.
-        best_of: of how many answers a reward chooses; the last is how many there are.
+        prompts: the number of public questions.
+        best_of: the numbers of answers from which a reward chooses; the last is that of all.
         rounds, cohort: of rewards and gold rewards.
-        heads: what `--train head` is given beside the base, by name: rewards of which only how
-            often they are right is measured.
-        beside: pairs of features whose vectors stand side by side, measured alike; length is in
+        heads: settings of `--train head` beside the base, by name: rewards of which only the
+            accuracy is measured.
+        beside: pairs of features whose vectors are concatenated, measured likewise; length is in
             the first.
     """
 
@@ -112,7 +112,7 @@ class Beside:
         return sum(each.dimension for each in self.maps)
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """Return features of texts, (T, D) float32."""
+        """Features of texts, (T, D) float32."""
         parts = [each(prompts, responses) for each in self.maps]
         return np.concatenate(parts, axis=1) / np.float32(2**0.5)
 
@@ -140,11 +140,11 @@ class Rewards:
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Who says which answer wins.
+    """A judge of answers.
 
     Attributes:
-        name: whose features it reads.
-        seen: how often it is right about other people, on the debates that it knows.
+        name: of the features that it reads.
+        seen: its accuracy on other people, in debates of its training.
         unseen: the same, on others.
         gain_PN: its reward of each answer of the pool over that of the base's first one.
     """
@@ -169,17 +169,17 @@ class Pool:
         self.others = [row[1:] for row in answers]
 
     def per_answer(self, figure: Any) -> np.ndarray:
-        """Return a figure of each answer of the pool, (P, N)."""
+        """A figure of each answer of the pool, (P, N)."""
         return np.array([[figure(answer) for answer in row] for row in self.others], dtype=float)
 
     @cached_property
     def longer_PN(self) -> np.ndarray:
-        """By how many characters an answer is longer than the base's first one."""
+        """The length of an answer less that of the base's first one, in characters."""
         first_P1 = np.array([[len(answer.response)] for answer in self.first])
         return self.per_answer(lambda answer: len(answer.response)) - first_P1
 
     def rewards(self, theta_ID: Sequence[np.ndarray], features: FeatureMap) -> np.ndarray:
-        """Return what heads say of the base's first answer and all others, (I, P, 1 + N)."""
+        """The rewards by each head of the base's first answer and all others, (I, P, 1 + N)."""
         rows = [[one, *row] for one, row in zip(self.first, self.others, strict=True)]
         flat = [answer for row in rows for answer in row]
         rewards_IR = rewards_at(
@@ -189,7 +189,7 @@ class Pool:
 
 
 def arguments(quick: bool) -> Reproduction:
-    """Return a miniature of the embedded population and a tiny base, if quick.
+    """Run a miniature of the embedded population with a tiny base, if quick.
 
     Raises:
         InputError: it is not quick, so that people's judgements are needed.
@@ -213,11 +213,11 @@ def arguments(quick: bool) -> Reproduction:
 
 
 def of_people(data: Path, out: Path) -> Reproduction:
-    """Return rewards and best of n on people's judgements; answers are kept in ``out``.
+    """Compare rewards and best of n on people's judgements; answers are kept in ``out``.
 
     Args:
         data: with train.jsonl, test.jsonl, unseen.jsonl and gold.jsonl.
-        out: where answers are kept, with which an interrupted run goes on.
+        out: the folder of answers, from which an interrupted run continues.
     """
     people = {
         group: read_judgements(str(data / f"{group}.jsonl"), "btl", "", {}) for group in GROUPS
@@ -226,13 +226,13 @@ def of_people(data: Path, out: Path) -> Reproduction:
 
 
 def compared(people: Mapping[str, Judgements], base: str, folder: Path, plan: Plan) -> Reproduction:
-    """Return rows of rewards, judges and wins, remarks, and examples among what else is told.
+    """Rows of rewards, judges and wins, remarks, and examples among the further results.
 
     Args:
         people: judgements by `GROUPS`.
         base: that writes.
         folder: where its answers are kept.
-        plan: what is compared.
+        plan: of the comparison.
     """
     samples = 1 + max(plan.best_of)
     pool = Pool(written(folder, base, requests(plan.prompts), samples))
@@ -263,8 +263,7 @@ def compared(people: Mapping[str, Judgements], base: str, folder: Path, plan: Pl
 
 
 def alone(people: Mapping[str, Judgements], base: str, plan: Plan) -> dict[str, Accuracies]:
-    """Return how often rewards are right that choose no answers: heads, and features side by
-    side."""
+    """The accuracies of rewards that choose no answers: heads, and pairs of feature maps."""
     made: dict[str, Callable[[], FeatureMap]] = {
         name: partial(LanguageHead, path=base, **given) for name, given in plan.heads.items()
     }
@@ -279,12 +278,12 @@ def alone(people: Mapping[str, Judgements], base: str, plan: Plan) -> dict[str, 
 
 
 def examples_of(people: Mapping[str, Judgements], features: FeatureMap) -> dict[str, PairExamples]:
-    """Return judgements as features, by group."""
+    """Judgements as features, by group."""
     return {group: pair_examples(people[group], features) for group in GROUPS}
 
 
 def heads_of(examples: PairExamples, plan: Plan) -> dict[float | None, list[np.ndarray]]:
-    """Return the heads of all seeds, by ε."""
+    """The heads of all seeds, by ε."""
     return {
         epsilon: [_head(examples, plan, epsilon, seed) for seed in range(plan.seeds)]
         for epsilon in plan.epsilons
@@ -292,7 +291,7 @@ def heads_of(examples: PairExamples, plan: Plan) -> dict[float | None, list[np.n
 
 
 def right_about(examples: Mapping[str, PairExamples], theta_D: np.ndarray) -> tuple[float, float]:
-    """Return how often a head is right, on seen and on unseen debates."""
+    """The accuracy of a head, on seen and on unseen debates."""
     seen, unseen = (examples[group].accuracy(theta_D).pooled for group in ("test", "unseen"))
     return seen, unseen
 
@@ -300,12 +299,12 @@ def right_about(examples: Mapping[str, PairExamples], theta_D: np.ndarray) -> tu
 def accuracies(
     examples: Mapping[str, PairExamples], theta_SD: Mapping[float | None, Sequence[np.ndarray]]
 ) -> Accuracies:
-    """Return how often all heads are right."""
+    """The accuracies of all heads."""
     return {e: [right_about(examples, theta_D) for theta_D in some] for e, some in theta_SD.items()}
 
 
 def length_alone(people: Mapping[str, Judgements], pool: Pool) -> Judge:
-    """Return the judge that prefers the longer answer."""
+    """The judge that prefers the longer answer."""
     seen, unseen = (longer_wins(people[group]).pooled for group in ("test", "unseen"))
     return Judge(LONGER, seen, unseen, pool.longer_PN)
 
@@ -313,7 +312,7 @@ def length_alone(people: Mapping[str, Judgements], pool: Pool) -> Judge:
 def learned(
     people: Mapping[str, Judgements], name: str, pool: Pool, plan: Plan
 ) -> tuple[Rewards, Judge]:
-    """Return rewards at each ε and seed on some features, and the gold reward on them."""
+    """Rewards at each ε and seed on some features, and the gold reward on them."""
     features = feature_map(parse_features(name))
     examples = examples_of(people, features)
     theta_SD = heads_of(examples["train"], plan)
@@ -333,7 +332,7 @@ def learned(
 
 
 def _head(examples: PairExamples, plan: Plan, epsilon: float | None, seed: int) -> np.ndarray:
-    """Return the head of one run, by the messages that users get."""
+    """The head of one run, by the messages that users get."""
     config = RunConfig(
         strategy="uls" if epsilon else "nonprivate",
         epsilon=epsilon or 1.0,
@@ -398,8 +397,9 @@ def _win_rows(rewards: Mapping[str, Rewards], judge: Judge, pool: Pool, plan: Pl
 
 
 def _judge_rows(judges: Mapping[str, Judge], plan: Plan) -> list[Row]:
-    """Return how right each judge is, and what the best of all wins that it chooses itself, by
-    each judge: by itself it is the most that anybody can win."""
+    """The accuracy of each judge, and the win rate by each judge of the best of all that it chooses
+    itself: by itself this is the largest possible.
+    """
     n = max(plan.best_of)
     rows: list[Row] = []
     for judge in judges.values():
@@ -414,8 +414,9 @@ def _judge_rows(judges: Mapping[str, Judge], plan: Plan) -> list[Row]:
 def _examples(
     rewards: Mapping[str, Rewards], judges: Mapping[str, Judge], pool: Pool, plan: Plan
 ) -> list[dict[str, Any]]:
-    """Return prompts, spread evenly over the list, each with the base's first answer and the best
-    of all by the first seed's private reward (ε nearest 3) on the last kind of features."""
+    """Prompts, spread evenly over the list, each with the base's first answer and the best of all
+    by the first seed's private reward (ε nearest 3) on the last kind of features.
+    """
     name = plan.features[-1]
     private = min(filter(None, plan.epsilons), key=lambda epsilon: abs(epsilon - 3.0))
     best_P = rewards[name].rewards_SPN[private][0].argmax(1)
@@ -437,7 +438,7 @@ def _examples(
 
 
 def remarks(rows: Rows, extra: Mapping[str, Any]) -> list[str]:
-    """Return how far judges can be believed, who won by them, and examples."""
+    """Sentences on the accuracy of judges and on win rates, and examples."""
     result = [
         f"Judge {row['judge']}: right about {row['seen']:.1%} of other people's judgements in "
         f"debates that it knows, {row['unseen']:.1%} in others."
@@ -464,8 +465,9 @@ def remarks(rows: Rows, extra: Mapping[str, Any]) -> list[str]:
 
 
 def plot(rows: Rows) -> Figure:
-    """Return wins of the best of all by ε, a line for each kind of rewards, a panel for each
-    judge."""
+    """A plot of wins of the best of all by ε, a line for each kind of rewards, a panel for each
+    judge.
+    """
     wins = [row for row in rows if "controlled" in row]
     wins = where(wins, best_of=max(row["best_of"] for row in wins))
     judges, epsilons = distinct(wins, "judge"), list(dict.fromkeys(row["epsilon"] for row in wins))
@@ -489,7 +491,7 @@ def plot(rows: Rows) -> Figure:
 
 
 def shown(row: Row, name: str, form: str) -> str:
-    """Return a figure and its interval."""
+    """A figure and its interval."""
     value, low, high = (format(row[name + end], form) for end in ("", "_low", "_high"))
     return f"{value} ({low} to {high})"
 
@@ -499,6 +501,6 @@ def _privacy(epsilon: float | None) -> str:
 
 
 def ends_of(rows: Rows) -> tuple[float, float]:
-    """Return the least and the largest step that was tried."""
+    """The smallest and the largest step that was tried."""
     steps = [row["step"] for row in rows]
     return min(steps), max(steps)

@@ -1,4 +1,4 @@
-"""What a paper says is more than something else, and whether it is so here.
+"""A paper's claims that something is more than something else, and the verdicts here.
 
 The rule, fixed before anything was run: a claim is a difference that the paper says is positive.
 It *agrees* if the 95 % interval of its mean over seeds (Student's t) is above zero, *does not
@@ -16,7 +16,7 @@ AGREES, DISAGREES, OPEN = "agrees", "DOES NOT AGREE", "cannot be told"
 
 
 def half_width(values: Sequence[float]) -> float:
-    """Of the 95 % interval of a mean over seeds; infinite for one seed."""
+    """Half the width of the 95 % interval of a mean over seeds; infinite for one seed."""
     from scipy import stats
 
     if len(values) < 2:
@@ -32,9 +32,10 @@ def mean_interval(name: str, values: Sequence[float]) -> dict[str, float | None]
 
 @dataclass(frozen=True)
 class Claim:
-    """That something is positive: what the paper says, and what was measured with each seed.
+    """A claim that a difference is positive: the paper's statement, and the measurement of each
+    seed.
 
-    ``about`` is what claims are counted by.
+    Claims are counted by ``about``.
     """
 
     about: str
@@ -43,7 +44,7 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        """By the rule above."""
+        """The verdict by the rule above."""
         mean, wide = fmean(self.differences), half_width(self.differences)
         if mean - wide > _NOTHING:
             return AGREES
@@ -56,7 +57,7 @@ class Claim:
 
 
 def told(claims: Sequence[Claim]) -> list[str]:
-    """Remarks: of how many claims about the same agree, then each."""
+    """Remarks: the number of claims about the same that agree, then each."""
     result = []
     for about in dict.fromkeys(claim.about for claim in claims):
         same = [claim for claim in claims if claim.about == about]

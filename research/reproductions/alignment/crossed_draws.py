@@ -2,8 +2,8 @@
 
 Prompts and seeds are both drawn anew with replacement, crossed (Owen, *The pigeonhole bootstrap*,
 Annals of Applied Statistics 2007, which is conservative where cells are independent). All figures
-come from the same draws, so that differences and ratios are paired. A few seeds say little of
-further ones, whatever is drawn.
+come from the same draws, so that differences and ratios are paired. A few seeds show little about
+further ones, whatever the bootstrap.
 
 Legend: S seeds, P prompts, N answers to each, R = P · N answers, B draws.
 """
@@ -29,10 +29,10 @@ class CrossedDraws:
         self._seeds_BS = _counts(generator, seeds)
 
     def means(self, chance_SPN: np.ndarray, figure_PN: np.ndarray) -> np.ndarray:
-        """Return the mean of a figure of the answer that is chosen, in each draw, (B,).
+        """The mean of a figure over the chosen answers, in each draw, (B,).
 
         Args:
-            chance_SPN: how likely each answer is chosen, by the reward of each seed.
+            chance_SPN: the probability that each answer is chosen, by the reward of each seed.
             figure_PN: anything about the answers.
         """
         chosen_SP = (chance_SPN * figure_PN).sum(2)
@@ -43,7 +43,7 @@ class CrossedDraws:
     def length_controlled(
         self, chance_SPN: np.ndarray, wins_PN: np.ndarray, longer_PN: np.ndarray
     ) -> np.ndarray:
-        """Return the win rate at equal length, in each draw, (B,).
+        """The win rate at equal length, in each draw, (B,).
 
         By a logistic regression, as of `alignment.comparisons.length_control`; the spread of
         lengths is that of all answers.
@@ -51,7 +51,7 @@ class CrossedDraws:
         Args:
             chance_SPN: as of `means`.
             wins_PN: 1, 0, or 0.5 of equals.
-            longer_PN: by how many characters each answer is longer than the other one.
+            longer_PN: each answer's length less that of the other one, in characters.
         """
         wins_R, relative_R = wins_PN.ravel(), relative_length(longer_PN.ravel())
         whole_12 = fit_wins(wins_R, relative_R, chance_SPN.mean(0).reshape(1, -1))
@@ -67,13 +67,14 @@ class CrossedDraws:
 
 
 def interval(name: str, values_B: np.ndarray) -> dict[str, float]:
-    """Return columns for what was measured, which comes first in ``values_B``, and for the ends of
-    its interval at 95 %."""
+    """Columns with a measurement, which is the first of ``values_B``, and the ends of its 95 %
+    interval.
+    """
     low, high = np.percentile(values_B[1:], [2.5, 97.5])
     return {name: float(values_B[0]), f"{name}_low": float(low), f"{name}_high": float(high)}
 
 
 def _counts(generator: np.random.Generator, size: int) -> np.ndarray:
-    """Return how often each of so many is drawn, (B, size)."""
+    """Bootstrap counts of ``size`` units, (B, size)."""
     drawn_BK = generator.multinomial(size, np.full(size, 1 / size), _DRAWS)
     return np.concatenate([np.ones((1, size)), drawn_BK])

@@ -76,7 +76,7 @@ Found = Sequence[dict[tuple[str, float | None], Learnt]]
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Of one reward: mean true reward and proxy of best of n, for n = 1 … N.
+    """For one reward: mean true reward and proxy of best of n, for n = 1 … N.
 
     ``true_n`` is in logits, ``gain_n`` and ``proxy_n`` are gains in standard deviations within
     prompts.
@@ -88,7 +88,7 @@ class Curve:
 
     @classmethod
     def of(cls, answers: Answers, theta_D: np.ndarray | None) -> "Curve":
-        """Of a linear reward, or of the true one (None)."""
+        """The curve of a linear reward, or of the true one (None)."""
         truth_PN = answers.truth_PN
         by_PN = truth_PN if theta_D is None else answers.rewards(theta_D)
         true_n, proxy_n = (expected_best(by_PN, of_PN).mean(1) for of_PN in (truth_PN, by_PN))
@@ -106,7 +106,7 @@ class Curve:
 
     @property
     def gap(self) -> float:
-        """By how much the proxy's gain at the end exceeds the truth's, in their own units."""
+        """The proxy's gain at the end less the truth's, in their own units."""
         return float(self.proxy_n[-1] - self.gain_n[-1])
 
 
@@ -123,7 +123,7 @@ def _spread(rewards_PN: np.ndarray) -> float:
 def rewards_of_seeds(
     sizes: Sizes, epsilons: Sequence[float], seeds: int, names: Sequence[str] = PRIVATE
 ) -> Found:
-    """Return what each seed's users come to: rewards by strategy and ε."""
+    """The rewards of each seed's users, by strategy and ε."""
     tasks = [(sizes, seed, tuple(epsilons), names) for seed in range(seeds)]
     return list(tracked(in_processes(compared, tasks), "rewards", seeds))
 

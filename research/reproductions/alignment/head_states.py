@@ -1,11 +1,11 @@
-"""Which states of a frozen language model a linear reward should read: layer, pooling, and form.
+"""The best states of a frozen language model for a linear reward: layer, pooling, and form.
 
 Settings that read users' judgements to be chosen would cost them privacy, so defaults have to be
 chosen on other data than those that are trained on. Here people's judgements of any public source
 are given: a fifth of the users is held out, the others train by ``uls`` and without privacy, and
-how often a reward is right about who was held out is told for each way to read a text:
+the accuracy of a reward on the held-out users is measured for each way to read a text:
 
-- behind how many layers, with the model's last norm;
+- the number of layers, with the model's last norm;
 - the mean of its tokens' states, or the last token's;
 - as they are (of about unit length, as ``--train head`` reads them); **centred** on public
   exchanges and scaled to unit length (as ``--features smollm2`` does); **whitened** as well, by the
@@ -69,9 +69,9 @@ class Plan:
     """Sizes and settings.
 
     Attributes:
-        layers: behind how many layers states are read; beyond a base's last they are left out.
+        layers: the layers after which states are read; those beyond a base's last are left out.
         epsilons: None is without privacy.
-        seeds: of who is held out, cohorts and noise.
+        seeds: of the hold-out, cohorts and noise.
         rounds, cohort: of each reward.
     """
 
@@ -97,7 +97,7 @@ class Table:
         return self.phi_TD.shape[1]
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """Return features of texts that are in the table, (T, D) float32."""
+        """Features of texts that are in the table, (T, D) float32."""
         return self.phi_TD[[self.place[pair] for pair in zip(prompts, responses, strict=True)]]
 
     def to_config(self) -> dict:
@@ -106,7 +106,7 @@ class Table:
 
 
 def head_states(quick: bool) -> Reproduction:
-    """Return a miniature of the embedded population and a tiny base, if quick.
+    """Run a miniature of the embedded population with a tiny base, if quick.
 
     Raises:
         InputError: it is not quick, so that people's judgements are needed.
@@ -126,7 +126,7 @@ def of_people(data: Path, out: Path) -> Reproduction:
 
 
 def compared(judgements: Judgements, base: str, plan: Plan) -> Reproduction:
-    """Return a row for each way to read states, at each ε: mean accuracy over seeds."""
+    """A row for each way to read states, at each ε: mean accuracy over seeds."""
     public = [*EXCHANGES, *((question, "") for question in questions())]
     pairs = [*public, *dict.fromkeys(zip(*distinct_texts(judgements, True)[1:3], strict=True))]
     states, layers = pooled_states(base, pairs, plan.layers)
@@ -160,12 +160,12 @@ def compared(judgements: Judgements, base: str, plan: Plan) -> Reproduction:
 def pooled_states(
     base: str, pairs: Sequence[tuple[str, str]], layers: Sequence[int]
 ) -> tuple[dict[tuple[int, str], np.ndarray], list[int]]:
-    """Return each text's pooled states by layer and pooling, (T, D), and which layers there are.
+    """Each text's pooled states by layer and pooling, (T, D), and the layers that exist.
 
     Args:
         base: a folder, a GGUF file or ``smollm2``.
         pairs: prompts and responses, which are read as the base's chat template writes them.
-        layers: that are wanted.
+        layers: the requested ones.
     """
     tokenizer, model = load_causal(resolve_base(base))
     body: Any = model.base_model.eval().requires_grad_(False)
@@ -207,7 +207,7 @@ def pooled_states(
 def formed(
     states_TD: np.ndarray, form: str, exchanges: int, public: int, hashed_TD: np.ndarray
 ) -> np.ndarray:
-    """Return features that are made of states.
+    """Features made from states.
 
     Args:
         states_TD: of all texts; the first are ``exchanges``, then other public ones up to
@@ -235,7 +235,7 @@ def formed(
 
 
 def _accuracy(examples: PairExamples, plan: Plan, epsilon: float | None, seed: int) -> float:
-    """Return how often a reward is right about a fifth of the users, who were held out."""
+    """The accuracy of a reward on a fifth of the users, who were held out."""
     users = len(examples.counts_U)
     held_U = np.random.default_rng([seed, 35]).permutation(users) < users / 5
     config = RunConfig(
@@ -254,7 +254,7 @@ def _accuracy(examples: PairExamples, plan: Plan, epsilon: float | None, seed: i
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return the best way at each ε, beside the ways that are defaults where there are such."""
+    """Sentences on the best way at each ε, beside the ways that are defaults, if any."""
     result = []
     for epsilon in dict.fromkeys(row["epsilon"] for row in rows):
         same = [row for row in rows if row["epsilon"] == epsilon]
@@ -270,7 +270,9 @@ def remarks(rows: Rows) -> list[str]:
 
 
 def plot(rows: Rows) -> Figure:
-    """Return accuracy against the layer, a panel for each ε, a line for each pooling and form."""
+    """A plot of accuracy against the layer, a panel for each ε, a line for each pooling and
+    form.
+    """
     epsilons = list(dict.fromkeys(row["epsilon"] for row in rows))
     figure = Figure(figsize=(4.2 * len(epsilons), 3.6), layout="constrained")
     panels = figure.subplots(1, len(epsilons), sharey=True, squeeze=False)[0]

@@ -83,7 +83,7 @@ def judgements_each(
 
 
 def one_seed(task: tuple[int, Sequence[int], int]) -> dict[tuple[str, int], Learnt]:
-    """Rewards by strategy and m: of how many users, the numbers of judgements, and a seed."""
+    """Rewards by strategy and m, for a number of users, numbers of judgements, and a seed."""
     users, each, seed = task
     most = judged_in_training(users, max(each), seed)
     result = {}

@@ -1,4 +1,4 @@
-"""How many of a language model's last layers LoRA should change, of rewards of people.
+"""The number of a language model's last layers that LoRA should change, for rewards of people.
 
 Settings that read users' judgements to be chosen would cost them privacy, so the default is chosen
 on other people's, as in `research.reproductions.alignment.head_states`: a fifth of the users is
@@ -50,7 +50,7 @@ PLAN = Plan(
 
 
 def lora_layers(quick: bool) -> Reproduction:
-    """Return a miniature of the embedded population and a tiny base, if quick.
+    """Run a miniature of the embedded population with a tiny base, if quick.
 
     Raises:
         InputError: it is not quick, so that people's judgements are needed.
@@ -86,7 +86,7 @@ def of_people(data: Path, out: Path) -> Reproduction:
 
 
 def compared(rows: list[dict[str, Any]], base: str, folder: Path, plan: Plan) -> Reproduction:
-    """Return a row for each number of layers and step: accuracy on held-out users, and cost."""
+    """A row for each number of layers and step: accuracy on held-out users, and cost."""
     for seed in range(plan.seeds):
         divide(rows, people(folder, seed), seed)
     cells = [
@@ -118,7 +118,7 @@ def compared(rows: list[dict[str, Any]], base: str, folder: Path, plan: Plan) ->
 
 
 def people(folder: Path, seed: int) -> Path:
-    """Return the folder of the judgements of a seed's users."""
+    """The folder of the judgements of a seed's users."""
     return folder / "people" / str(seed)
 
 
@@ -138,7 +138,7 @@ def divide(rows: Iterable[dict[str, Any]], folder: Path, seed: int) -> None:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return each number of layers with its best step, and what that cost."""
+    """Sentences on each number of layers with its best step, and its cost."""
     result = []
     for layers in distinct(rows, "layers"):
         same = where(rows, layers=layers)
@@ -154,7 +154,7 @@ def remarks(rows: Rows) -> list[str]:
 
 
 def plot(rows: Rows) -> Figure:
-    """Return accuracy by layers, a line for each step."""
+    """A plot of accuracy by layers, a line for each step."""
     figure = Figure(figsize=(5.6, 3.6), layout="constrained")
     axes = figure.subplots()
     layers = distinct(rows, "layers")

@@ -74,7 +74,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run: which layers learn, at which ε, with which step and seed."""
+    """One run: its trained layers, ε, step and seed."""
 
     layers: str
     epsilon: float
@@ -83,7 +83,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Return what its folder is called."""
+        """The name of its folder."""
         layers = self.layers.replace(":", "-")
         return f"{layers}-epsilon-{self.epsilon:g}-step-{self.step:g}-seed-{self.seed}"
 
@@ -100,7 +100,7 @@ class Task:
 
 
 def lora_rewards(quick: bool) -> Reproduction:
-    """Return a miniature of the embedded population and a tiny base, if quick.
+    """Run a miniature of the embedded population with a tiny base, if quick.
 
     Raises:
         InputError: it is not quick, so that people's judgements are needed.
@@ -122,17 +122,17 @@ def lora_rewards(quick: bool) -> Reproduction:
 
 
 def of_people(data: Path, out: Path) -> Reproduction:
-    """Return rewards of people's judgements; runs are kept in ``out``.
+    """Compare rewards on people's judgements; runs are kept in ``out``.
 
     Args:
         data: with train.jsonl, gold.jsonl, test.jsonl and unseen.jsonl.
-        out: where runs are kept, with which an interrupted command goes on.
+        out: the folder of runs, from which an interrupted command continues.
     """
     return compared(data, "smollm2", out / "lora", Plan())
 
 
 def compared(data: Path, base: str, folder: Path, plan: Plan) -> Reproduction:
-    """Return a row for each step that was tried, ``chosen`` of the best, and remarks."""
+    """A row for each step that was tried, ``chosen`` for the best, and remarks."""
     cells = [
         Cell(*one)
         for one in itertools.product(plan.layers, plan.epsilons, plan.steps, range(plan.seeds))
@@ -160,8 +160,9 @@ def compared(data: Path, base: str, folder: Path, plan: Plan) -> Reproduction:
 
 
 def accuracies(task: Task) -> dict[str, Any]:
-    """Return how often one run's reward is right about other people, by the plan's groups, and what
-    its training took, training it if it is not there."""
+    """The accuracy of one run's reward on other people, by the plan's groups, and its training
+    time; the reward is trained if it is missing.
+    """
     cell, plan, folder = task.cell, task.plan, task.folder / task.cell.name
     figures = task.folder / f"{cell.name}.json"
     if not figures.exists():
@@ -196,8 +197,9 @@ def accuracies(task: Task) -> dict[str, Any]:
 
 
 def _accuracies(task: Task, model: Path) -> dict[str, float]:
-    """Return how often a saved reward is right about each group, ties apart. It is put back into
-    its base, which keeps what lies below the layers that learnt."""
+    """The accuracy of a saved reward on each group, without ties. The adapter is put on its base,
+    whose cache holds the states below the trained layers.
+    """
     import peft
 
     base = LanguageBase(BaseSettings(task.base, layers=task.cell.layers, **_named(task.plan.lora)))
@@ -210,12 +212,11 @@ def _accuracies(task: Task, model: Path) -> dict[str, float]:
 
 
 def _named(lora: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run's settings of LoRA, by what a base calls them."""
     return {name.removeprefix("lora_"): value for name, value in lora.items()}
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return what the chosen step of each ε is right about."""
+    """Sentences on the accuracies with the chosen step of each ε."""
     result = []
     for row in where(rows, chosen=True):
         end = ", the least or largest that was tried" if row["step"] in ends_of(rows) else ""

@@ -13,16 +13,16 @@ Source: AUP-RLHF, Section 6 and Table 5: a linear head, n users with m judgement
   cohorts are Poisson: then it halts early, since its test wants 4ñ/5 pairs a user, and where fewer
   than √0.8·ñ users come, 45 of 50, there are too few *whatever τ is*. *As run* it has all users,
   and exactly ñ a round (inferred: only so do the paper's Tables 1 and 2 come out, and only so does
-  its test let most rounds pass), with the ñ = 100 of these tables for TL;DR. And with *everybody*
-  of that half in each round, as in its Theorem 4.
+  its test let most rounds pass), with the ñ = 100 of these tables for TL;DR. And with *everybody*,
+  all users of that half, in each round, as in its Theorem 4.
 - Randomized response has two readings, too: with the δ of the run spent on composing a user's
   labels, and with ε/m a label, as the paper has it.
-- Label moments, which are ours and not the paper's, are one release, of everybody's labels.
+- Label moments, which are ours and not the paper's, are one release, of all users' labels.
 - Randomized response is fitted to the end, by the debiased likelihood, and not stepped.
 
 Everything but randomized response runs through strategies, messages and ledgers that users get, on
-a node that has the features; of those labels the coins are tossed here, and the fit is that of
-``--strategy local-label``.
+a node that has the features; those labels are randomized here, and the fit is that of ``--strategy
+local-label``.
 
 Legend: U users, J judgements, D dimensions.
 """
@@ -85,11 +85,11 @@ _PAIRS_WITHIN = 0.95
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many users with how many judgements, and who takes part in how many rounds.
+    """Numbers of users, judgements, participants and rounds.
 
     ``cohort`` and ``epochs`` are Table 5's; ``cohort_as_run`` is that of AUP as run. ``features``
-    are those of `murmuration run`; `hashing` with length as it counted by default when what is
-    committed of these reruns was measured.
+    are those of `murmuration run`; `hashing` with the definition of length that was the default
+    when the committed results were measured.
     """
 
     users: int
@@ -101,7 +101,7 @@ class Sizes:
 
     @property
     def rounds(self) -> int:
-        """So many that everybody takes part ``epochs`` times, on average."""
+        """The number of rounds in which each user takes part ``epochs`` times, on average."""
         return max(1, self.epochs * self.users // self.cohort)
 
 
@@ -117,7 +117,7 @@ class Learnt:
 def judged(
     users: int, each: int, seed: int, split: str = "train", kind: str = HASHING
 ) -> PairExamples:
-    """Users of the embedded population with exactly so many judgements each, none of them a tie."""
+    """Users of the embedded population with exactly ``each`` judgements each, without ties."""
     population = Population(
         users=users,
         test_users=users,
@@ -131,7 +131,7 @@ def judged(
 
 
 def judged_in_training(users: int, each: int, seed: int, kind: str = HASHING) -> PairExamples:
-    """Those whom a seed's rewards are learnt from."""
+    """The users on whom a seed's rewards are trained."""
     return judged(users, each, _TRAINED + seed, kind=kind)
 
 
@@ -164,8 +164,8 @@ class People:
 
     Args:
         sizes: of those trained on.
-        seed: of who they are, of coins and of noise.
-        examples: theirs, if they are at hand.
+        seed: of the users, of sampling and of noise.
+        examples: theirs, if already computed.
     """
 
     def __init__(self, sizes: Sizes, seed: int, examples: PairExamples | None = None) -> None:
@@ -199,7 +199,7 @@ class People:
         return self._made(strategy.optimizer.result_D, strategy.rounds_done)
 
     def settings(self, name: str, epsilon: float | None) -> RunConfig:
-        """Of a run of any but randomized response."""
+        """The settings of a run of any strategy except randomized response."""
         sizes, given = self.sizes, dict(_STRATEGY[name])
         if name == EVERYBODY:
             sizes = replace(sizes, cohort=sizes.users)
@@ -249,7 +249,9 @@ def compared(
 
 
 def halts(found: Sequence[Mapping[tuple[str, float | None], Learnt]]) -> list[str]:
-    """Return how many rounds published AUP took before its test said no, or there were no more."""
+    """Sentences on the number of rounds that published AUP took before its test failed, or the
+    rounds ended.
+    """
     return [
         f"{name}, ε = {epsilon:g}: {fmean(one[name, epsilon].rounds for one in found):.1f} rounds, "
         "on average over seeds, until its test said no or none was left."

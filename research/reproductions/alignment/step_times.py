@@ -3,12 +3,12 @@
 The paper measures seconds a step of its reward model at 500 judgements, mean of 100 steps on one
 GPU: randomized response 2.78, group privacy 4.29, user-wise DP-SGD 4.32, AUP 4.54. Here whole
 rounds of strategies that users get, in one process: messages, the users' gradients, sum, noise,
-ledger, optimizer. Everybody takes part in each, 50 users with 10 judgements, so that each has the
+ledger, optimizer. All users take part in each, 50 users with 10 judgements, so that each has the
 paper's 500. (One phase of published AUP to the letter is on half of the users, so it has about 100,
 of whom the half is 50; as run it has the 50.) To draw a cohort is not in it. A step with randomized
-labels is one without clipping and noise (``nonprivate``: what follows the coins is post-
-processing). Steps are taken in turn, so that whatever else the machine does meets all alike, and
-medians compared.
+labels is one without clipping and noise (``nonprivate``: all after the randomization is
+post-processing). Steps are taken in turn, so that whatever else the machine does meets all alike,
+and medians compared.
 
 The paper's steps run their texts through a frozen encoder each time; here features are computed
 once. So there are two columns: the step alone, and with hashing of its 1,000 answers in it, which
@@ -77,7 +77,7 @@ def step_times(quick: bool = False, *, steps: int = 100) -> Reproduction:
 
 
 def timed(steps: int, clock: Callable[[], float] = time.perf_counter) -> Seconds:
-    """Return how long so many steps of each took, after two that are not counted."""
+    """The durations of ``steps`` steps of each, after two that are not counted."""
     trainings = {users: _training(users) for users in (USERS, halved())}
     texts = [text for row in Population().texts("train", USERS * EACH) for text in row[1:]]
     result: dict[str, list[float]] = {name: [] for name in (*_SETTINGS, FEATURES)}
@@ -100,7 +100,7 @@ def timed(steps: int, clock: Callable[[], float] = time.perf_counter) -> Seconds
 
 
 def halved() -> int:
-    """Of how many users the half that one phase of published AUP has is ``USERS``."""
+    """The number of users of which one phase of published AUP has ``USERS``."""
     keys_N = np.array([user_key(f"user {user}") for user in range(4 * USERS)], dtype=np.uint64)
     return int(np.flatnonzero((phase_of(keys_N, 1) == 1).cumsum() == USERS)[0]) + 1
 
@@ -158,7 +158,7 @@ def rows_of(seconds: Seconds) -> list[Row]:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return whether each claim agrees, by both ratios."""
+    """Sentences on whether each claim agrees, by both ratios."""
     return [
         f"{said}: {'agrees' if agrees else 'DOES NOT AGREE'} ({how})."
         for column, how in (("ratio", "steps alone"), ("with_features", "with features"))

@@ -12,8 +12,8 @@ The paper's claims are those of Section 6.2, judged as ``claims`` says:
 2. of each strategy, wins at ε = 8 are more than at ε = 3;
 3. at ε = 8 AUP wins in more than 50 % (from 39 % to 63 %, with Gemma-2-2B).
 
-What stands for 50 % is what the reference's own answers win here, which differs from it by the
-chance of so many prompts: a reward that says nothing wins exactly that.
+The baseline in place of 50 % is the win rate of the reference's own answers here, which differs
+from it by chance: an uninformative reward has exactly this win rate.
 
 The paper also reports that at ε = 3 every strategy wins in less than 50 %. That cannot be compared,
 and has no verdict: best of n by a reward of noise is another answer of the reference, where PPO on
@@ -133,7 +133,7 @@ def shares(truth_PN: np.ndarray, others_PM: np.ndarray) -> np.ndarray:
 
 
 def win_rate(rewards_PN: np.ndarray, won_PN: np.ndarray) -> float:
-    """Return how often the best by a reward wins, at the most from which to choose."""
+    """The win rate of the best by a reward, among the largest number of answers."""
     return float(expected_best(rewards_PN, won_PN)[-1].mean())
 
 

@@ -70,7 +70,7 @@ class Bandit:
 
 @dataclass(frozen=True)
 class Channel:
-    """How labels are protected: ``none``, in the ``centre`` or ``local``; the last two at ε."""
+    """The protection of labels: ``none``, in the ``centre`` or ``local``; the last two at ε."""
 
     kind: str
     epsilon: float = math.inf
@@ -85,9 +85,9 @@ def learn(bandit: Bandit, channel: Channel, seed: int, failure: float = 0.05) ->
 
     The constants of L's bounds are unknown, and their curvature γ is the worst in the ball. So the
     ellipsoid is the asymptotic one: P = H V⁻¹ H + λI, with the curvature H of the loss and the
-    covariance V of its gradient at θ̂, coins and noise included, and r² a quantile of χ² plus what
-    λ adds between points of the ball, 4λB². It is made of public features and θ̂ alone: it costs no
-    privacy.
+    covariance V of its gradient at θ̂, randomized labels and noise included, and r² a quantile of
+    χ² plus what λ adds between points of the ball, 4λB². It is made of public features and θ̂
+    alone: it costs no privacy.
     """
     generator = np.random.default_rng([7, seed])
     x_JD, dimension = bandit.x_JD, bandit.x_JD.shape[1]

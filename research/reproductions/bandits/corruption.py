@@ -1,16 +1,16 @@
 """Corrupted labels, before and after they are randomized.
 
-Source: Zhou et al. 2025 ("S"), Definitions 2.1 to 2.3. Under Huber's model each label is, by a coin
-of its own of probability α, what an adversary wants it to be instead of what it is. *CTL* corrupts
-and then randomizes for label privacy (people who lie), *LTC* randomizes and then corrupts (whoever
-stands between them and the server); both may happen. The order matters: what is corrupted after
-the coins is blown up by a loss that corrects for them, by c(ε) = (e^ε + 1)/(e^ε − 1).
+Source: Zhou et al. 2025 ("S"), Definitions 2.1 to 2.3. Under Huber's model each label is
+independently, with probability α, replaced by an adversary's. *CTL* corrupts and then randomizes
+for label privacy (people who lie), *LTC* randomizes and then corrupts (an attacker between them and
+the server); both may happen. The order matters: a corruption after the randomization is multiplied
+by a loss that corrects for the latter, by c(ε) = (e^ε + 1)/(e^ε − 1).
 
 An adversary is any function of the true labels; it may know everything else, being a closure.
-``opposite`` makes the mask of S, Appendix E: there corruption *sets* the flip, so what is stated is
-the opposite of the truth, whatever the coins did.
+``opposite`` makes the mask of S, Appendix E: there corruption *sets* the flip, so the stated label
+is the opposite of the truth, whatever the randomization.
 
-The learner knows the coins (``flip_probability``) and nothing of the corruption.
+The learner knows ``flip_probability`` and nothing of the corruption.
 
 Legend: J judgements.
 """
@@ -33,13 +33,13 @@ def opposite(first_J: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Corruption:
-    """What happens to a label on its way to the learner.
+    """The corruption and randomization of a label on its way to the learner.
 
     Attributes:
-        before: α of the corruption before the coins.
-        after: α of the corruption after them.
-        epsilon: of the coins; None: the label is not randomized.
-        adversary: what corrupted labels say.
+        before: α of the corruption before the randomization.
+        after: α of the corruption after it.
+        epsilon: of the randomized response; None: the label is not randomized.
+        adversary: gives the corrupted labels.
 
     Raises ValueError for shares outside [0, 1/2], where the paper's model ends.
     """
@@ -56,11 +56,11 @@ class Corruption:
 
     @property
     def flip_probability(self) -> float:
-        """Of the coins alone, which is what the learner is told."""
+        """The flip probability of the randomized response alone, which the learner knows."""
         return RandomizedResponse(self.epsilon).flip_probability if self.epsilon else 0.0
 
     def stated(self, first_J: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-        """Return what the learner sees of true labels, (J,) bool; always three coins a label."""
+        """The labels that the learner sees, (J,) bool; always three uniform draws per label."""
         coins_3J = generator.random((3, *first_J.shape))
         wanted_J = self.adversary(first_J)
         said_J = np.where(coins_3J[0] < self.before, wanted_J, first_J)

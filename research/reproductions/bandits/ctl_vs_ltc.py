@@ -115,7 +115,7 @@ def _chances(x_JD: np.ndarray, theta_D: np.ndarray) -> np.ndarray:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return what the rows of the largest sample say, in sentences."""
+    """Sentences on the rows of the largest sample."""
     most = max(row["n"] for row in rows)
 
     def error(adversary: str, setting: str, loss: str) -> float:

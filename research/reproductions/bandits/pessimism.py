@@ -60,7 +60,7 @@ def pessimism(
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return how the policies compare, for each coverage, over all n, labels and ε."""
+    """Sentences that compare the policies, for each coverage, over all n, labels and ε."""
     result = []
     for coverage in COVERAGE:
         pairs: dict[tuple[Any, ...], dict[str, float]] = {}

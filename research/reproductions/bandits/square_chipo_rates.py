@@ -1,15 +1,15 @@
 """Zhou et al. 2025, Theorem 3.5: how Square-χPO's errors go with n, c(ε) and corruption α.
 
 Source: "S", Theorem 3.5 and Lemma C.2. The suboptimality gap is at most of the order of
-c(ε)/√n + √α where corruption comes before the coins (CTL) and of c(ε)/√n + √(α·c(ε)) where it comes
-after them (LTC). The paper measures no rate. The population is ours: a linear bandit with rewards
-φ·θ*, features of length one in all directions of 4 dimensions, ‖θ*‖ = 4, a reference that is
-uniform over 8 responses of 200 prompts.
+c(ε)/√n + √α where corruption comes before the randomization (CTL) and of c(ε)/√n + √(α·c(ε)) where
+it comes after it (LTC). The paper measures no rate. The population is ours: a linear bandit with
+rewards φ·θ*, features of length one in all directions of 4 dimensions, ‖θ*‖ = 4, a reference that
+is uniform over 8 responses of 200 prompts.
 
 Policies are those that a reward φ·θ with ‖θ‖ ≤ 8 makes best under χ² and KL, as the paper assumes.
 Over them the loss depends on differences of rewards alone, so Square-χPO's minimiser is the policy
 of the θ with the least square loss. By turns n, c(ε) or α varies, alone: in sweeps over n and c(ε)
-no label is corrupted, in those over α there are so many judgements that corruption is nearly all
+no label is corrupted, in those over α the judgements are so numerous that corruption is nearly all
 of the error. The adversary states its own direction whatever is true; an adversary that states the
 opposite of the truth only shrinks θ, and the policy follows the same responses.
 
@@ -17,9 +17,9 @@ The bound speaks of where c(ε)/√n and α are small, and of large c(ε) where 
 matter: elsewhere it is above every possible gap.
 
 Two errors: ``reward`` is the root mean square error of differences of rewards over pairs of the
-reference (what Lemma C.2 bounds, but for a constant), and ``gap`` the true expected reward that the
-policy misses of the best responses, at the β of a grid that misses least in the mean: the theorem
-says that a proper β exists.
+reference (what Lemma C.2 bounds, up to a constant), and ``gap`` the true expected reward that the
+policy misses of the best responses, at the β of a finite set that misses least on average: the
+theorem says that a proper β exists.
 
 Legend: R seeds, J judgements, D dimensions, X points, S prompts, A responses, B values of β.
 """
@@ -72,7 +72,7 @@ class Cell:
 
     @property
     def x(self) -> float:
-        """Return the number that varies."""
+        """The number that varies."""
         return {"n": float(self.n), "c(ε)": self.c, "α": self.alpha}[self.sweep.varied]
 
 
@@ -159,7 +159,7 @@ def square_chipo_rates(quick: bool = False, *, seeds: int = 16) -> list[dict[str
 
 
 def measured(task: tuple[Cell, int]) -> tuple[float, np.ndarray]:
-    """Return the error of rewards, and the gap at every β, (B,), of a cell and a seed."""
+    """The error of rewards, and the gap at every β, (B,), for a cell and a seed."""
     cell, seed = task
     bandit = Bandit.draw(seed, users=cell.n, dimension=DIMENSION)
     wanted_J = bandit.x_JD[:, 0] > 0
@@ -180,7 +180,7 @@ def reward_error(bandit: Bandit, theta_D: np.ndarray) -> float:
 
 
 def gaps(bandit: Bandit, theta_D: np.ndarray) -> np.ndarray:
-    """Return the true expected reward that the policy of θ misses, for every β, (B,)."""
+    """The true expected reward that the policy of θ misses, for every β, (B,)."""
     true_SA, learnt_SA = bandit.phi_SAD @ bandit.truth_D, bandit.phi_SAD @ theta_D
     missed_SA = true_SA.max(axis=1, keepdims=True) - true_SA
     reference_SA = np.full(true_SA.shape, 1.0 / true_SA.shape[1])
@@ -191,7 +191,7 @@ def gaps(bandit: Bandit, theta_D: np.ndarray) -> np.ndarray:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return a sentence for each sweep: both exponents beside the bound's, and the verdicts."""
+    """A sentence for each sweep: both exponents beside the bound's, and the verdicts."""
     result = []
     for sweep in SWEEPS:
         parts = [
@@ -208,8 +208,9 @@ def remarks(rows: Rows) -> list[str]:
 
 
 def plot(rows: Rows) -> Figure:
-    """Both errors against n, c(ε) and α: a row of panels for each error; dotted: the bound's
-    exponents."""
+    """A plot of both errors against n, c(ε) and α: a row of panels for each error; dotted: the
+    bound's exponents.
+    """
     figure = Figure(figsize=(10.0, 6.0), layout="constrained")
     panels = figure.subplots(2, 3)
     points = where(rows, error=None)

@@ -42,7 +42,7 @@ EXPONENTS = {"n": -0.5, "responses": 1.0, "epsilon": 1.0}
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of a sweep: which of the three varies, and all three."""
+    """One point of a sweep: the name of the one of three numbers that varies, and all three."""
 
     varied: str
     n: int
@@ -51,7 +51,7 @@ class Cell:
 
     @property
     def x(self) -> float:
-        """Return what the bound has in place of the number that varies."""
+        """The bound's variable in place of the number that varies."""
         return float(self.n) if self.varied == "n" else 1.0 / self.contrast
 
     @property
@@ -112,7 +112,7 @@ def label_dp_choices(quick: bool = False, *, seeds: int = 30) -> list[dict[str, 
 
 
 def measured(task: tuple[Cell, int]) -> dict[str, np.ndarray]:
-    """Return ‖θ̂ − θ*‖₂ of a cell, (R,), by estimator."""
+    """The errors ‖θ̂ − θ*‖₂ of a cell, (R,), by estimator."""
     cell, seeds = task
     count = cell.responses
     generator = torch.Generator().manual_seed(100 * count + int(math.log2(cell.n)))
@@ -147,7 +147,9 @@ _SYMBOLS = {"n": "n", "responses": "c(ε) by K", "epsilon": "c(ε) by ε"}
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return each estimator's exponents beside the bound's, which is of the first one."""
+    """Sentences with each estimator's exponents beside the bound's, which holds for the first
+    one.
+    """
     sentences = []
     for name in (SGD, MINIMISER):
         parts = [

@@ -16,14 +16,14 @@ order of errors is counted twice: with SGD-RR behind randomized response, and, l
 the other two, with the exact de-biased minimiser.
 
 The authors' public notebook (sayakrc/Differentialy_Private_Estimation) does something else, and is
-rerun beside them, but with a θ* of each repetition's own: one pass of gradient steps of length 1 in
-a ball of radius exactly ‖θ*‖, the last iterate, for all three of its curves. Its "MLE" takes the
-true labels, its "RR" randomized ones, its "Obj" true ones with Gaussian noise of L √log(1/δ)/(ε√n)
-in every gradient, which is no objective perturbation. What it plots is the error *divided by √n*.
-Whether the printed figure came of it cannot be known.
+rerun beside them, with the difference that each repetition has its own θ*: one pass of gradient
+steps of length 1 in a ball of radius exactly ‖θ*‖, the last iterate, for all three of its curves.
+Its "MLE" takes the true labels, its "RR" randomized ones, its "Obj" true ones with Gaussian noise
+of L √log(1/δ)/(ε√n) in every gradient, which is no objective perturbation. What it plots is the
+error *divided by √n*. Whether the printed figure came of it cannot be known.
 
-All estimators see the same people, and the coins of one ε are those of another with another
-threshold, so that differences are not luck. The samples of size n are the first n of the largest.
+All estimators see the same people, and all ε use the same uniform draws with another threshold, so
+that differences are not chance. The samples of size n are the first n of the largest.
 
 Legend: P repetitions, J judgements, D dimensions, K paths of gradient steps.
 """
@@ -178,7 +178,7 @@ def notebook(
     task: "_Task",
     normal: Callable[..., torch.Tensor],
 ) -> dict[tuple[float | None, int, str], torch.Tensor]:
-    """Return the estimates of the authors' notebook, (P, D) each, by ε, n and estimator."""
+    """The estimates of the authors' notebook, (P, D) each, by ε, n and estimator."""
     paths: list[tuple[float | None, int, str]] = [(None, 0, NOTEBOOK_CLEAN)]
     for epsilon in task.epsilons:
         paths.append((epsilon, 0, NOTEBOOK_RR))
@@ -232,12 +232,11 @@ def _rows(dimension: int, parts: Sequence[_Found]) -> Iterator[dict[str, Any]]:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return what the rows show of what the paper says, in sentences."""
+    """Sentences on how the rows compare with the paper."""
     return [*_orders(rows), *_trends(rows), *_of_notebook(rows), _bias(rows)]
 
 
 def _errors(rows: Rows, dimension: int, epsilon: float | None, estimator: str) -> dict[int, float]:
-    """The mean error by n."""
     same = where(rows, dimension=dimension, epsilon=epsilon, estimator=estimator)
     return {row["n"]: row["error_mean"] for row in same}
 

@@ -47,7 +47,7 @@ VARIED = ("n", "dimension", "epsilon")
 
 @dataclass(frozen=True)
 class Cell:
-    """One point of a sweep: which of the three varies, and all three."""
+    """One point of a sweep: the name of the one of three numbers that varies, and all three."""
 
     varied: str
     n: int
@@ -60,7 +60,7 @@ class Cell:
         return math.tanh(self.epsilon / 2.0)
 
     def x(self, estimator: str) -> float:
-        """Return what the rates have in place of the number that varies."""
+        """The rates' variable in place of the number that varies."""
         if self.varied != "epsilon":
             return float(self.n if self.varied == "n" else self.dimension)
         return 1.0 / (self.contrast if estimator in (DEBIASED, SGD) else self.epsilon)
@@ -150,9 +150,9 @@ def label_dp_bounds(quick: bool = False, *, seeds: int = 30) -> list[dict[str, A
 
 
 def measured(task: tuple[Cell, int]) -> dict[tuple[str, str], np.ndarray]:
-    """Return the errors of a cell, (R,) each, by estimator and norm.
+    """The errors of a cell, (R,) each, by estimator and norm.
 
-    Seeds differ from cell to cell in people and coins alike, but for cells of the same shape.
+    Cells have different seeds for people and randomization, except cells of the same shape.
     """
     cell, seeds = task
     generator = torch.Generator().manual_seed(1000 * cell.dimension + int(math.log2(cell.n)))
@@ -194,7 +194,7 @@ _SYMBOLS = {"n": "n", "dimension": "d", "epsilon": "c(ε) or 1/ε"}
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return a sentence for every bound: measured exponents, the bound's, and the verdict."""
+    """A sentence for every bound: measured exponents, the bound's, and the verdict."""
     result = []
     for rate in RATES:
         parts = [

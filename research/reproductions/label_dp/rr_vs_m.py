@@ -1,11 +1,12 @@
-"""What many judgements of each user do to randomized response, and to strategies that average.
+"""The effect of many judgements per user on randomized response, and on strategies that average.
 
 Source: AUP-RLHF ("A"), Remark 1 and 2. At user level randomized response has ε/m for each of m
-labels, so at a fixed number m·n of judgements its error grows like m: each label tells less. ULS
-and AUP protect a user's averaged gradient, whose noise does not depend on m, and which is better
-the more judgements it averages. Two panels: m·n fixed, as the remark has it, and n fixed.
+labels, so at a fixed number m·n of judgements its error grows like m: each label has less
+information. ULS and AUP protect a user's averaged gradient, whose noise does not depend on m, and
+which is better the more judgements it averages. Two panels: m·n fixed, as the remark has it, and n
+fixed.
 
-Everybody is on the populations of ``research.reproductions.btl`` under ``replace-labels`` at the
+All strategies use the populations of ``research.reproductions.btl`` under ``replace-labels`` at the
 same ε: that is all that randomized response protects. ULS and AUP run as a user would run them,
 with nothing tuned but that all judgements of a user count.
 """
@@ -41,7 +42,7 @@ FIXED_JUDGEMENTS, FIXED_USERS = "{:,} judgements in all", "{:,} users"
 
 @dataclass(frozen=True)
 class _Trial:
-    """One population: users with so many judgements each."""
+    """One population: users with a number of judgements each."""
 
     held: str
     users: int
@@ -122,7 +123,7 @@ def _errors(trial: _Trial) -> dict[str, float]:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return how errors change from the fewest to the most judgements of each user."""
+    """Sentences on how errors change from the fewest to the most judgements per user."""
     result = []
     for held in distinct(rows, "held"):
         here = where(rows, held=held)

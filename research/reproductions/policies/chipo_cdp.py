@@ -1,16 +1,15 @@
-"""A policy chosen with central privacy: what it misses, as people and ε become more.
+"""A policy chosen with central privacy: its sub-optimality, as the number of people and ε grow.
 
 Source: Zhou et al. 2025, Algorithm 2 and Theorem 3.7: an exponential mechanism over a finite class
 of policies by the loss of Square-χPO, whose sub-optimality falls like (1 + 1/√ε)·√(log|Π|/n). They
 have one judgement a user. Here users have one to sixteen, and count as the mean of theirs (user
 level) or by each judgement (item level, where a user of sixteen has sixteen times the ε).
 
-The class is drawn before anybody is asked, by a seed of its own: policies that χPO would make of
-rewards φ(prompt, response)·θ for random θ; the true reward is another such. What the mechanism
-misses on average over its own coins is computed from its exact probabilities, so what varies
-between repetitions is who was asked. The sums of losses are made by ``contribution``, user by
-user, as in a deployment. Class and rule were changed once, after a quick run in which the reward
-that is missed flattened out.
+The class is drawn before any data are used, with a seed of its own: policies that χPO would make of
+rewards φ(prompt, response)·θ for random θ; the true reward is another such. The mechanism's
+expected sub-optimality is computed from its exact probabilities, so repetitions differ only in the
+users. The sums of losses are made by ``contribution``, user by user, as in a deployment. Class and
+rule were changed once, after a quick run in which the reward that is missed flattened out.
 
 Legend: P policies, S prompts, A responses, K kinds of judgement (prompt, two responses, who won),
 J judgements of a user, N users, R repetitions, D dimensions.
@@ -155,7 +154,7 @@ def losses(ratio_PSA: np.ndarray) -> np.ndarray:
 
 
 def asked(users: int, seed: int) -> list[np.ndarray]:
-    """Return which kinds of judgement each of so many users gave, (J,) each, J heavy-tailed."""
+    """The kinds of judgement that each of ``users`` users gave, (J,) each, J heavy-tailed."""
     generator = np.random.default_rng([2505, seed])
     count_N = np.minimum(generator.geometric(0.2, users), MOST)
     total = int(count_N.sum())
@@ -173,7 +172,9 @@ def asked(users: int, seed: int) -> list[np.ndarray]:
 def _sums(
     people: list[np.ndarray], loss_KP: np.ndarray, cap: int, sizes: Sequence[int]
 ) -> list[tuple[np.ndarray, int]]:
-    """The sums (P,) of the first so many people, and how many users or judgements they are of."""
+    """The sums (P,) of the first people, for each of ``sizes``, and the number of users or
+    judgements in each.
+    """
     made = mechanism(1.0, ADJACENCIES[0], cap)  # neither matters to what is contributed
     total_P, units, result = np.zeros(POLICIES), 0, {}
     for count, kinds_J in enumerate(people, start=1):
@@ -188,7 +189,7 @@ def agrees(rows: Rows) -> bool:
     """The rule, at each level and relation.
 
     The expected excess loss falls with n and with ε throughout, and keeps to its bound. So does the
-    true reward that is missed, but for where privacy costs next to nothing (``_NEGLIGIBLE``): the
+    true reward that is missed, except where privacy costs next to nothing (``_NEGLIGIBLE``): the
     best for the loss is not quite the best in truth. With the most people and the largest ε it
     costs next to nothing.
     """
@@ -220,19 +221,19 @@ def agrees(rows: Rows) -> bool:
 
 
 def _cost(rows: Rows, row: Any) -> float:
-    """Return how much more true reward is missed than without privacy."""
+    """The increase in missed true reward over the choice without privacy."""
     (clean,) = where(rows, level=row["level"], n=row["n"], adjacency=None)
     return row["gap_mean"] - clean["gap_mean"]
 
 
 def _blind() -> float:
-    """Return what a policy misses that is drawn from the class without data."""
+    """The expected true reward missed by a policy drawn from the class without data."""
     value_P = policies()[1]
     return float((value_P.max() - value_P).mean())
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return whether it agrees, how many people it takes, and what the levels promise."""
+    """Sentences on the verdict, the number of people needed, and the guarantees of both levels."""
     private = [row for row in rows if row["adjacency"]]
     most = max(distinct(rows, "n"))
     result = [

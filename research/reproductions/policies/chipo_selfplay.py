@@ -1,16 +1,16 @@
-"""Zhou et al. 2025, Algorithm 3: self-play with an estimated preference, where nobody is best.
+"""Zhou et al. 2025, Algorithm 3: self-play with an estimated preference that is not transitive.
 
 Source: "S", Algorithm 3 and Theorem 4.4. Preferences need not be transitive: three groups of people
-have the orders rock > paper > scissors, paper > scissors > rock and scissors > rock > paper (in
-the sense "prefers to"), so a majority prefers rock to paper, paper to scissors and scissors to
-rock; a fourth response is everybody's last. The paper reports no experiment with this algorithm.
+have the orders rock > paper > scissors, paper > scissors > rock and scissors > rock > paper (in the
+sense "prefers to"), so a majority prefers rock to paper, paper to scissors and scissors to rock; a
+fourth response is last for all. The paper reports no experiment with this algorithm.
 
 1. The preference ℓ(a, b) = 2·P(a is preferred to b) − 1 is estimated from n judgements of pairs of
    the reference: by least squares from labels behind randomized response, c(ε) times what is stated
    (eq. 10), or by the exponential mechanism over a class, for judgements in the centre.
 2. In each of T iterations b_t is drawn from π_t, the reward is ℓ̂(·, b_t), and the regression of
    eq. 11 is solved. The result is the mean of π_1, …, π_T. β = 1/√T and η = 1/T, as in Theorem D.3,
-   but for one scale of β.
+   except for one scale of β.
 
 The error is the exact duality gap, max ℓ(π, π̂) − min ℓ(π̂, π) over all π.
 
@@ -21,7 +21,7 @@ clip of eq. 11 is idle; the class of preferences is all antisymmetric tables wit
 
 Rivals, on the same ℓ̂: iterative DPO (each iteration fits Bradley–Terry rewards to ℓ̂ on pairs of
 π_t, and starts from π_t) and mirror descent towards a Nash equilibrium (Nash-MD: each step from a
-mixture of π_t with the reference). Both are exact, without coins, where self-play draws its
+mixture of π_t with the reference). Both are exact, without random draws, where self-play draws its
 opponent; they have steps of s/√T, and are shown as their last iterate, which is how they are meant,
 and as the mean of all. Each of the five has an s of its own at each T, the best of twelve on other
 seeds, without privacy.
@@ -64,7 +64,6 @@ MEAN = ", mean of iterates"
 
 
 def _truth() -> np.ndarray:
-    """Return ℓ of the population, (A, A)."""
     ell_AA = np.zeros((len(REFERENCE_A),) * 2)
     for share, order in _GROUPS:
         for place, better in enumerate(order):
@@ -77,13 +76,14 @@ TRUE_AA = _truth()
 
 
 def duality_gap(policy_RA: np.ndarray, ell_AA: np.ndarray = TRUE_AA) -> np.ndarray:
-    """Return max ℓ(π, π̂) − min ℓ(π̂, π), (R,): twice the best answer to π̂, ℓ being
-    antisymmetric."""
+    """max ℓ(π, π̂) − min ℓ(π̂, π), (R,): twice the value of the best response to π̂, as ℓ is
+    antisymmetric.
+    """
     return 2.0 * (policy_RA @ ell_AA.T).max(axis=1)
 
 
 def judged(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return pairs of the reference, (N, 2), and whether the first is stated, ±1, (N,)."""
+    """Pairs of the reference, (N, 2), and statements ±1 on whether the first is preferred, (N,)."""
     generator = np.random.default_rng([44, seed])
     pairs_N2 = generator.choice(len(REFERENCE_A), (n, 2), p=REFERENCE_A)
     chance_N = (1.0 + TRUE_AA[pairs_N2[:, 0], pairs_N2[:, 1]]) / 2.0
@@ -93,7 +93,7 @@ def judged(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def estimated(
     pairs_N2: np.ndarray, stated_N: np.ndarray, channel: str, epsilon: float, seed: int
 ) -> np.ndarray:
-    """Return ℓ̂, (A, A), antisymmetric; 0 for pairs that nobody judged, but for the mechanism.
+    """ℓ̂, (A, A), antisymmetric; 0 for pairs that nobody judged, except with the mechanism.
 
     Local: ε-DP for each label. Central: ε-DP for each judgement under ``replace``, since the loss
     of one is in [0, 4].
@@ -125,7 +125,7 @@ def estimated(
 def self_play(
     ell_RAA: np.ndarray, iterations: int, scale: float, seed: int
 ) -> dict[str, np.ndarray]:
-    """Return the mean policy of Algorithm 3, (R, A), with β = 1/(scale·√T) and η = 1/T."""
+    """The mean policy of Algorithm 3, (R, A), with β = 1/(scale·√T) and η = 1/T."""
     generator = np.random.default_rng([46, seed])
     beta, eta = 1.0 / (scale * math.sqrt(iterations)), 1.0 / iterations
     reference_RA = np.broadcast_to(REFERENCE_A, (len(ell_RAA), len(REFERENCE_A)))
@@ -145,7 +145,7 @@ def self_play(
 def iterative_dpo(
     ell_RAA: np.ndarray, iterations: int, scale: float, seed: int
 ) -> dict[str, np.ndarray]:
-    """Return the last policy of iterative DPO with 1/β = scale/√T, and the mean; no coins."""
+    """The last policy of iterative DPO with 1/β = scale/√T, and the mean; without random draws."""
     step = scale / math.sqrt(iterations)
     chance_RAA = ((1.0 + ell_RAA) / 2.0).clip(0.01, 0.99)
     policy_RA = np.repeat(REFERENCE_A[None], len(ell_RAA), axis=0)
@@ -168,7 +168,7 @@ def iterative_dpo(
 
 
 def nash_md(ell_RAA: np.ndarray, iterations: int, scale: float, seed: int) -> dict[str, np.ndarray]:
-    """Return the last policy of Nash-MD with steps of scale/√T and τ = 1/√T, and the mean."""
+    """The last policy of Nash-MD with steps of scale/√T and τ = 1/√T, and the mean."""
     step = scale / math.sqrt(iterations)
     pull = min(1.0, step / math.sqrt(iterations))  # beyond, it would leave the reference behind
     policy_RA = np.repeat(REFERENCE_A[None], len(ell_RAA), axis=0)
@@ -201,9 +201,9 @@ def chipo_selfplay(
     """Rows ``channel, epsilon, algorithm, scale, iterations, gap_mean, gap_sd, below_first,
     below_first_low, below_self_play, below_self_play_low, below_self_play_high``.
 
-    ``below_first``: how much smaller the gap is than after the fewest iterations, and
-    ``below_self_play`` than self-play's after as many; with ends of the intervals, None where there
-    is nothing to compare. ``quick``: 6 seeds, up to 100 iterations.
+    ``below_first``: the gap after the fewest iterations less this one, and ``below_self_play``
+    self-play's after equally many less this one; with ends of the intervals, None if there is no
+    comparison. ``quick``: 6 seeds, up to 100 iterations.
     """
     if quick:
         seeds, iterations = min(seeds, 6), [count for count in iterations if count <= 100]
@@ -233,7 +233,7 @@ def chipo_selfplay(
 
 
 def tuned(task: tuple[int, int, int]) -> dict[str, float]:
-    """Return each policy's scale: of so many judgements, seeds and iterations."""
+    """Each policy's scale, for numbers of judgements, seeds and iterations."""
     n, seeds, count = task
     made = [
         estimated(*judged(n, seed), "none", math.inf, seed) for seed in range(1000, 1000 + seeds)
@@ -242,8 +242,9 @@ def tuned(task: tuple[int, int, int]) -> dict[str, float]:
 
 
 def played(task: tuple[str, float, int, int, int, dict[str, float]]) -> dict[str, np.ndarray]:
-    """Return gaps over seeds, (R,), by policy: of a channel, its ε, how many judgements, seeds and
-    iterations, and each policy's scale."""
+    """Gaps over seeds, (R,), by policy, for a channel, its ε, numbers of judgements, seeds and
+    iterations, and each policy's scale.
+    """
     channel, epsilon, n, seeds, count, own = task
     made = [estimated(*judged(n, seed), channel, epsilon, seed) for seed in range(seeds)]
     ell_RAA = np.stack(made)
@@ -256,7 +257,7 @@ def played(task: tuple[str, float, int, int, int, dict[str, float]]) -> dict[str
 
 
 def own_scales(ell_RAA: np.ndarray, iterations: int) -> dict[str, float]:
-    """Return which scale each policy has the least mean gap with."""
+    """The scale with the least mean gap, for each policy."""
     result = {}
     for run, names in ALGORITHMS.items():
         policies_of = {scale: run(ell_RAA, iterations, scale, 1) for scale in SCALES}
@@ -267,7 +268,7 @@ def own_scales(ell_RAA: np.ndarray, iterations: int) -> dict[str, float]:
 
 
 def _paired(name: str, other_R: np.ndarray, gap_R: np.ndarray) -> dict[str, float | None]:
-    """Columns for the mean of how much smaller a gap is than another, and its 95 % interval."""
+    """Columns for the mean difference of two gaps, and its 95 % interval."""
     less_R = other_R - gap_R
     if other_R is gap_R:
         return {name: None, f"{name}_low": None, f"{name}_high": None}
@@ -277,12 +278,12 @@ def _paired(name: str, other_R: np.ndarray, gap_R: np.ndarray) -> dict[str, floa
 
 
 def verdict(low: float, high: float) -> str:
-    """Return the rule's word for an interval of a difference that should be above zero."""
+    """The rule's word for an interval of a difference that should be above zero."""
     return "yes" if low > 0.0 else "no" if high < 0.0 else "undecided"
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return a sentence for each channel: whether the gap falls, and how rivals compare."""
+    """A sentence for each channel: whether the gap falls, and how rivals compare."""
     most, result = max(distinct(rows, "iterations")), []
     for channel, epsilon in dict.fromkeys((row["channel"], row["epsilon"]) for row in rows):
         last = where(rows, channel=channel, epsilon=epsilon, iterations=most)

@@ -12,7 +12,7 @@ assume: KL for DPO, KL and χ² for χPO (π/π_ref + log π/π_ref = (reward �
 the loss depends on differences of rewards alone, so DPO and χPO learn the *same* reward, whatever
 β, and differ in what they make of it: DPO multiplies a response's share by up to e^(Δ/β), χPO by
 about 1 + Δ/β. The fit is of that reward, with the losses that policies are trained with; it starts
-at one value for all, where responses stay that nobody judged.
+at one value for all, which responses without judgements keep.
 
 The problem was made to show the effect: a large R_max, a small difference worth learning, and rare
 responses in the data. Three such problems were looked at, with ten repetitions each, before this
@@ -73,8 +73,8 @@ def chipo_toy(
     ``method, n, best_beta, best_gap, times_chipo, above_chipo, above_chipo_low``.
 
     ``gap``: J(π*) − J(π), the true expected reward that a policy misses. ``best_beta`` is chosen
-    with hindsight, for each method. ``above_chipo``: how much more is missed than with χPO at its
-    best β, mean over repetitions, and the lower end of its 95 % interval (paired, Student's).
+    with hindsight, for each method. ``above_chipo``: the gap less that of χPO at its best β, mean
+    over repetitions, and the lower end of its 95 % interval (paired, Student's).
     """
     if quick:
         sizes, repetitions = _PANELS, 8
@@ -111,7 +111,9 @@ def chipo_toy(
 
 
 def judged(n: int, seed: int) -> np.ndarray:
-    """Return how often each response was preferred to each other, (A, A), of ``n`` judgements."""
+    """The number of times each response was preferred to each other, (A, A), in ``n``
+    judgements.
+    """
     generator = np.random.default_rng([2407, seed])
     pairs_N2 = generator.choice(len(REFERENCE_A), (n, 2), p=REFERENCE_A)
     chance_N = special.expit(TRUE_A[pairs_N2[:, 0]] - TRUE_A[pairs_N2[:, 1]])
@@ -126,7 +128,7 @@ def judged(n: int, seed: int) -> np.ndarray:
 def fitted(wins_AA: np.ndarray, loss: str) -> np.ndarray:
     """The reward in [0, R_max] with the least ``loss``, (A,).
 
-    With β = 1, log-ratios are rewards but for a constant, which cancels.
+    With β = 1, log-ratios are rewards up to a constant, which cancels.
     """
     first_J, other_J = np.nonzero(wins_AA)
     weight_J = torch.from_numpy(wins_AA[first_J, other_J] / wins_AA.sum())
@@ -180,7 +182,7 @@ def policy_gap(reward_A: np.ndarray, beta: float, *, chi: bool) -> float:
 
 
 def scarce(n: int) -> bool:
-    """Return whether each rare response has few judgements, which is when the claim is made."""
+    """True if each rare response has few judgements: the claim is about this case."""
     return 2 * n * REFERENCE_A[-1] < SCARCE
 
 
@@ -203,7 +205,6 @@ def agrees(rows: Rows) -> bool:
 
 
 def _lower(above_R: np.ndarray) -> float:
-    """The lower end of the mean's interval."""
     if not above_R.any():
         return 0.0
     error = above_R.std(ddof=1) / np.sqrt(len(above_R))
@@ -211,7 +212,7 @@ def _lower(above_R: np.ndarray) -> float:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return whether the claim agrees, and where it does not hold."""
+    """Sentences on whether the claim agrees, and where it does not hold."""
     best = [row for row in rows if "best_gap" in row]
     sizes = distinct(best, "n")
 

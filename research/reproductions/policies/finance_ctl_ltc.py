@@ -9,10 +9,10 @@ caution that their words have (`population.reading`), and those that cannot be r
 Differences from the paper, besides data and size: the reference was trained on cautious and daring
 answers alike (theirs on preferred ones alone), so that there is something to win; all 1,697 pairs
 train; prompts are fresh for each seed, none of them among its pairs. The four policies of a seed
-have the same prompts, pairs and coins of privacy, and the two of a setting the same corruption; one
-reference serves all seeds. β and passes were fixed on other seeds, with labels of which none was
-randomized or corrupted. **Each loss has the step that wins most on seeds of its own**, over both
-settings, out of the same few: one step for all would suit one of them.
+have the same prompts, pairs and draws of randomized response, and the two of a setting the same
+corruption; one reference serves all seeds. β and passes were fixed on other seeds, with labels of
+which none was randomized or corrupted. **Each loss has the step that wins most on seeds of its
+own**, over both settings, out of the same few: one step for all would suit one of them.
 
 Legend: J judgements.
 """
@@ -168,8 +168,9 @@ def _exchanges(count: int | None, generator: np.random.Generator) -> Iterator[tu
 def one_seed(
     task: tuple[str, int, int, int, Mapping[str, float]],
 ) -> dict[tuple[str, str], Won]:
-    """Return what policies of each setting and loss win: of a reference's folder, a seed, how many
-    pairs, how many prompts, and each loss's step."""
+    """The win rates of policies of each setting and loss, for a reference's folder, a seed, numbers
+    of pairs and prompts, and each loss's step.
+    """
     path, seed, count, prompts, steps = task
     pairs = finance_pairs(count, seed)
     contest = Contest(path, pairs, finance_prompts(prompts, seed), CAUTIOUS, seed)
@@ -185,7 +186,7 @@ def one_seed(
 def table(
     found: Sequence[Mapping[tuple[str, str], Won]], steps: Mapping[str, float]
 ) -> list[dict[str, Any]]:
-    """Return what seeds found with each loss's step, as rows."""
+    """The results of seeds with each loss's step, as rows."""
     wins = {cell: np.array([each[cell].wins for each in found]) for cell in PUBLISHED}
     cells = [
         {
@@ -227,7 +228,7 @@ def verdict(row: Row) -> str:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return what agrees with the paper by the rule, and how sure the paper can have been."""
+    """Sentences on what agrees with the paper by the rule, and on the paper's own uncertainty."""
     result = [
         f"{row['difference']}: {100 * row['value']:+.1f} points ({100 * row['low']:+.1f} to "
         f"{100 * row['high']:+.1f}), published {100 * row['published']:+.1f}: {verdict(row)}."

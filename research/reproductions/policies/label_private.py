@@ -1,21 +1,23 @@
 """Policies from labels that were randomized one by one: how often what they write wins.
 
-At item level, as papers have it: ε is of one label, and who gave ten has ten times that. Labels of
-the embedded population's users go through randomized response; a policy is fitted to what is
-stated, by one of
+At item level, as in the papers: ε is for one label, and ten times that for a user who gave ten.
+Labels of the embedded population's users go through randomized response; a policy is fitted to what
+is stated, by one of
 
-- Square-χPO (Zhou et al. 2025, Algorithm 1): corrected for the coins;
+- Square-χPO (Zhou et al. 2025, Algorithm 1): corrected for the randomization;
 - χPO (Huang et al. 2024): takes statements for true;
-- robust DPO (Chowdhury, Kini and Natarajan 2024): the log loss, corrected for the coins;
+- robust DPO (Chowdhury, Kini and Natarajan 2024): the log loss, corrected for the randomization;
 - DPO in two stages, as PROPS does it (2508.06783): a first policy from half of the statements; of
-  the other half, where it disagrees with a statement, the label is what is likelier true. How often
-  the first policy is right is told by how often it agrees with the statements of that half, whose
-  coins are known. All statements, with these labels in place, make the second policy.
+  the other half, where it disagrees with a statement, the label is what is likelier true. The
+  accuracy of the first policy is estimated from its agreement with the statements of that half,
+  whose flip probability is known. All statements, with these labels in place, make the second
+  policy.
 
-All have the same pairs, coins, prompts and β. **Each has the step that wins most on seeds of its
-own**, at each ε, out of the same few: a loss that corrects for the coins multiplies labels by as
-much as 20, and one step for all would suit one of them. Beside them, DPO and Square-χPO from true
-labels, with steps chosen alike. One user's judgements all count; ties are left out.
+All have the same pairs, randomization, prompts and β. **Each has the step that wins most on seeds
+of its own**, at each ε, out of the same few: a loss that corrects for the randomization multiplies
+labels by as much as 20, and one step for all would suit one of them. Beside them, DPO and
+Square-χPO from true labels, with steps chosen alike. One user's judgements all count; ties are left
+out.
 """
 
 import itertools
@@ -74,8 +76,9 @@ def label_private(
     """Rows ``epsilon, method, step, tuned_win_rate, chosen`` of each step that was tried; then rows
     ``epsilon, method, step, win_rate_mean, win_rate_sd, unreadable, true_labels``.
 
-    ``win_rate`` is over the reference; ``sd`` is over seeds. ``true_labels`` is how many true ones
-    tell as much as what was stated, pairs · (1 − 2·flip)². Rows without ε are of true labels.
+    ``win_rate`` is over the reference; ``sd`` is over seeds. ``true_labels`` is the number of true
+    labels with the same information as the stated ones, pairs · (1 − 2·flip)². Rows without ε are
+    of true labels.
     """
     texts, steps = 16_000, STEPS
     if quick:
@@ -129,8 +132,9 @@ def tuning(
 
 
 def one_seed(task: tuple[str, int, Mapping[Cell, float], int, int]) -> dict[Cell, Won]:
-    """Return what policies win, by ε and method: of a reference's folder, a seed, the step of each,
-    how many pairs, and how many prompts."""
+    """The win rates of policies, by ε and method, for a reference's folder, a seed, the step of
+    each, and numbers of pairs and prompts.
+    """
     path, seed, steps, count, asked = task
     population = Population(seed=1000 + seed)
     prompts = list(population.prompts("train", asked))
@@ -151,7 +155,9 @@ def one_seed(task: tuple[str, int, Mapping[Cell, float], int, int]) -> dict[Cell
 
 
 def judged(count: int, seed: int) -> Pairs:
-    """So many judgements drawn from all users', the better response first or second by a coin."""
+    """``count`` judgements drawn from all users', with the better response first or second at
+    random.
+    """
     population, generator = Population(seed=1000 + seed), np.random.default_rng([seed, 0])
     given = [one for one in population.judgements("train") if not one.tie]
     some = [given[place] for place in generator.choice(len(given), count, replace=False)]
@@ -174,13 +180,13 @@ def two_stages(contest: Contest, stated_J: np.ndarray, flip: float, step: float)
 
 
 def likelier(stated_J: np.ndarray, opinion_J: np.ndarray, half: int, flip: float) -> np.ndarray:
-    """Statements, from ``half`` on those of the opinion if it is right more often than they are.
+    """Statements, replaced from ``half`` on by the opinion if that is right more often.
 
     Two sources that err independently, with probabilities that do not depend on the truth: where
     they disagree, the likelier is what the better one says. An opinion that is right with
-    probability p agrees with a statement with probability p(1 − flip) + (1 − p)·flip, so p is told
-    by how often they agree, within 1/((1 − 2·flip)·√labels) or so: at ε = 0.1 no better than a
-    coin. (That an opinion which is mostly wrong should be turned around is left out.)
+    probability p agrees with a statement with probability p(1 − flip) + (1 − p)·flip, so p is
+    estimated from the rate of agreement, within about 1/((1 − 2·flip)·√labels): at ε = 0.1 no
+    better than chance. (That an opinion which is mostly wrong should be turned around is left out.)
     """
     agree = float((stated_J[half:] == opinion_J[half:]).mean())
     right = (agree - flip) / (1.0 - 2.0 * flip)

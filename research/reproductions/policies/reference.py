@@ -79,7 +79,6 @@ def _kept(cache: Path, exchanges: list[tuple[str, str, str]]) -> Path:
 
 
 def _whole(folder: Path) -> bool:
-    """Return whether a folder holds what was written there."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         about = json.loads((folder / _ABOUT).read_bytes())
         return about["format"] == _FORMAT and about["digest"] == digest_of(folder)
@@ -87,7 +86,7 @@ def _whole(folder: Path) -> bool:
 
 
 def _make(folder: Path, exchanges: list[tuple[str, str, str]]) -> None:
-    """Train one, with a bar on stderr where somebody is looking."""
+    """Train a reference, with a progress bar on stderr if it is a terminal."""
     console = Terminal(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("reference", total=None)

@@ -1,11 +1,12 @@
-"""Zhou et al. 2025, Algorithm 3, by a small model that writes, where nobody is best.
+"""Zhou et al. 2025, Algorithm 3, with a small generative model and preferences that are not
+transitive.
 
 Source: "S", Algorithm 3; the paper has no experiment with it. A small reference answers the
 embedded population's prompts, twice each. Its answers are cautious, daring in plain words, or
 daring in technical words; each kind is preferred to the next with probability 0.9, in a circle, so
 no reward orders them, and to mix them evenly is the equilibrium. What cannot be read loses with
-probability 0.9 against what can. People state whom they prefer, of 1,500 pairs, behind randomized
-response (or truly, where no ε is given). From the same statements come
+probability 0.9 against what can. People state which response of 1,500 pairs they prefer, behind
+randomized response (or truly, without ε). From the same statements come
 
 - self-play as ``--loss selfplay`` has it (`research.strategies.self_play`): the last policy,
   which a run saves, and one drawn from π_1, …, π_T, which is the paper's result;
@@ -15,13 +16,13 @@ response (or truly, where no ε is given). From the same statements come
 - robust DPO and Square-χPO, one pass over all statements: for rewards.
 
 **Each has the step size and β whose gap is least on a seed of its own**, at each ε, out of the same
-four, by the truth and uncharged. Everything is written at temperature 1. The gap is twice by how
-much the kind that is hardest on a policy is preferred to what it writes, ℓ in [−1, 1]; 0 of an even
-mixture that can be read. An opponent of the paper's may answer each prompt with another kind, so
-this is a lower bound of its duality gap; and it is of shares that are counted among a few hundred
-answers, of which the greatest of three differences is above 0 even at the equilibrium. *Ours:*
-kinds, their circle, sizes, and one pass of Adam where the paper has a minimiser. Nash-MD is left
-out: it writes from mixtures of two policies.
+four, by the truth and uncharged. Everything is written at temperature 1. The gap is twice the
+preference ℓ in [−1, 1] of the best responding kind over the policy's answers; 0 for an even mixture
+of readable kinds. An opponent of the paper's may answer each prompt with another kind, so this is a
+lower bound of its duality gap; and it is of shares that are counted among a few hundred answers, of
+which the greatest of three differences is above 0 even at the equilibrium. *Ours:* kinds, their
+circle, sizes, and one pass of Adam where the paper has a minimiser. Nash-MD is left out: it writes
+from mixtures of two policies.
 
 Legend: J pairs, R answers, K kinds.
 """
@@ -117,8 +118,8 @@ def selfplay_written(
     ``epsilon, method, step, beta, gap_mean, gap_interval, below_mean, below_interval, wins_mean,
     wins_interval, unreadable`` and a share of each kind.
 
-    ``below``: by how much self-play's gap is smaller than that row's, paired by seed. Rows without
-    ε are of true labels. ``quick``: two seeds of a reference with little text, and one setting.
+    ``below``: that row's gap less self-play's, paired by seed. Rows without ε are of true labels.
+    ``quick``: two seeds of a reference with little text, and one setting.
     """
     texts, settings = EXCHANGES, SETTINGS
     if quick:
@@ -176,7 +177,7 @@ def tuning(cell: Cell, settings: Sequence[Setting], gaps: Sequence[float]) -> li
 
 
 def kinds(prompts: Sequence[str], answers: Sequence[str]) -> np.ndarray:
-    """Return kinds of written answers, (R,); `UNREADABLE` among them."""
+    """The kinds of generated answers, (R,), including `UNREADABLE`."""
     result = []
     for prompt, answer in zip(prompts, answers, strict=True):
         topic = topic_of(prompt)
@@ -186,13 +187,15 @@ def kinds(prompts: Sequence[str], answers: Sequence[str]) -> np.ndarray:
 
 
 def shares(prompts: Sequence[str], answers: Sequence[str]) -> np.ndarray:
-    """Return shares of kinds among written answers, (K,)."""
+    """The shares of kinds among generated answers, (K,)."""
     return np.bincount(kinds(prompts, answers), minlength=len(TRUTH_KK)) / len(prompts)
 
 
 def gap(shares_K: np.ndarray) -> float:
-    """Return the gap of a policy that writes kinds with these shares, against opponents that write
-    kinds whatever is asked: both ends are alike, as ℓ(b, a) = −ℓ(a, b); the best is one kind."""
+    """The duality gap of a policy whose answers have these shares of kinds, against opponents that
+    write kinds independently of the prompt: both ends are equal, as ℓ(b, a) = −ℓ(a, b); the best
+    response is a single kind.
+    """
     return 2.0 * float((TRUTH_KK @ shares_K).max())
 
 
@@ -213,11 +216,11 @@ class Played:
         self._played: dict[tuple[float | None, Setting], tuple[Written, Written]] = {}
 
     def base(self) -> Written:
-        """Return what the base writes."""
+        """The result of the base's own answers."""
         return Written(gap(self._base_K), 0.5, self._base_K)
 
     def written(self, cell: Cell, setting: Setting) -> Written:
-        """Return what a policy writes that a method made of statements at an ε."""
+        """The result of a policy that a method made from statements at an ε."""
         epsilon, method = cell
         if method in (SELF_PLAY, DRAWN):
             known = (epsilon, setting)
@@ -240,7 +243,7 @@ class Played:
         return self._of(self._answers(base, theta_D, self._prompts, 3))
 
     def _self_play(self, epsilon: float | None, setting: Setting) -> tuple[Written, Written]:
-        """Return what the last policy writes, and what one that is drawn from π_1, …, π_T does."""
+        """The results of the last policy, and of one that is drawn from π_1, …, π_T."""
         base, fit = self._fit(SELF_PLAY, setting)
         play = SelfPlay(self._sizes.iterations, self._sizes.played, fit)
         later = play.iterates(
@@ -263,7 +266,7 @@ class Played:
         return base, replace(FIT, seed=self._seed, rate=rate)
 
     def _stated(self, epsilon: float | None) -> tuple[np.ndarray, float]:
-        """Return whether the first is stated to be preferred, (J,), and the chance of a flip."""
+        """The statements on whether the first is preferred, (J,), and the flip probability."""
         if epsilon is None:
             return self._first_J, 0.0
         coins = Corruption(epsilon=epsilon)
@@ -286,7 +289,7 @@ class Played:
     def _answers(
         self, base: LanguageBase, theta_D: np.ndarray | None, prompts: Sequence[str], stream: int
     ) -> list[str]:
-        """Return what is written at temperature 1; without θ by the reference."""
+        """Answers at temperature 1; of the reference without θ."""
         put_D = np.zeros(base.dimension, np.float32) if theta_D is None else theta_D
         base.put(torch.from_numpy(put_D))
         sampling = Sampling(max_new_tokens=SAMPLING.max_new_tokens)
@@ -296,8 +299,9 @@ class Played:
 def iterative_dpo(
     play: SelfPlay, preference: GeneralPreference, prompts: Sequence[str], base: LanguageBase
 ) -> np.ndarray:
-    """Return θ after as many iterations of DPO as ``play`` has, each from the policy before, which
-    is its reference, on as many pairs that this policy wrote."""
+    """θ after ``play``'s number of iterations of DPO; each starts from the policy before, which is
+    its reference, on as many pairs that this policy generated.
+    """
     generator = np.random.default_rng([play.fit.seed, 5])
     order: list[int] = generator.permutation(len(prompts)).tolist()
     repeated = [prompts[order[place % len(order)]] for place in range(play.pairs)]
@@ -316,7 +320,7 @@ def iterative_dpo(
 
 
 def _from(examples: PolicyExamples, theta_D: np.ndarray) -> PolicyExamples:
-    """Return examples whose reference is the policy at θ."""
+    """Examples whose reference is the policy at θ."""
     examples = examples.in_public()
     ratio_JK = examples.ratios(torch.from_numpy(theta_D)).numpy()
     moved_T = np.array(examples.reference_T)
@@ -338,7 +342,7 @@ def _judgements(
 
 
 def one_seed(task: tuple[str, int, Mapping[Cell, Setting], Sizes]) -> dict[Cell, Written]:
-    """Return what policies write: of a reference's folder, a seed, settings and sizes."""
+    """The results of policies, for a reference's folder, a seed, settings and sizes."""
     path, seed, settings, sizes = task
     played = Played(path, sizes, seed)
     result = {cell: played.written(cell, setting) for cell, setting in settings.items()}
@@ -377,7 +381,7 @@ def remarks(rows: Rows) -> list[str]:
 
 
 def verdict(row: Mapping[str, Any]) -> str:
-    """Return whether self-play's gap is smaller than a row's."""
+    """The verdict on whether self-play's gap is smaller than a row's."""
     below, interval = row["below_mean"], row["below_interval"]
     if abs(below) <= interval:
         return f"undecided, {below:+.2f} ± {interval:.2f}"

@@ -36,14 +36,14 @@ STEPS, TUNING_SEED = (0.03, 0.1, 0.3), 500_000
 
 
 class Won(NamedTuple):
-    """Of a policy's answers: the share that wins over the reference's, and the unreadable share."""
+    """The share of a policy's answers that wins over the reference's, and the unreadable share."""
 
     wins: float
     unreadable: float
 
 
 def cautions(rows: Rows) -> list[str]:
-    """Return what to say of rows with an ``unreadable`` share where too little can be read."""
+    """A caution for rows with an ``unreadable`` share if too few answers can be read."""
     shares = [row["unreadable"] for row in rows if "unreadable" in row]
     if fmean(shares) <= 0.5:
         return []
@@ -63,7 +63,7 @@ class Pairs:
 
 
 def trained(path: str, loss: str, beta: float = BETA) -> LanguageBase:
-    """Return a reference as what a loss trains in it."""
+    """A reference loaded for training by a loss."""
     lora = {"rank": RANK, "targets": LAYER}
     of_policy = {"task": "policy", "loss": loss, "beta": beta, "r_max": R_MAX}
     return LanguageBase(BaseSettings(path, **lora, **of_policy))
@@ -76,8 +76,8 @@ class Contest:
         path: of the reference.
         pairs: what labels are about.
         prompts: to be answered.
-        weights: of whoever compares answers.
-        seed: of the order of pairs, and of what is written.
+        weights: of the judge of answers.
+        seed: of the order of pairs, and of generation.
     """
 
     def __init__(
@@ -105,8 +105,7 @@ class Contest:
         flip_probability: float = 0.0,
         rate: float = FIT.rate,
     ) -> Won:
-        """Return what a policy fitted to statements about all pairs writes, beside the
-        reference."""
+        """The win rate against the reference of a policy fitted to statements about all pairs."""
         base, theta_D = self._fit(loss, first_J, flip_probability, rate)
         base.put(torch.from_numpy(theta_D))
         # With draws of its own: with the same ones, like models would say the same.
@@ -121,8 +120,9 @@ class Contest:
         flip_probability: float,
         rate: float = FIT.rate,
     ) -> np.ndarray:
-        """Return whether a policy fitted to statements about the first so many pairs prefers the
-        first response, of each of all pairs."""
+        """For each of all pairs, whether a policy fitted to statements about the first ones prefers
+        the first response.
+        """
         _, theta_D = self._fit(loss, first_J, flip_probability, rate)
         return replace(self._examples, public=True).logits_R(torch.from_numpy(theta_D)).numpy() > 0
 

@@ -1,1 +1,1 @@
-"""How well private boards rank: synthetic arenas, and real people's votes."""
+"""The quality of private leaderboards: on synthetic arenas, and on real people's votes."""

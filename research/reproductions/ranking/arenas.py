@@ -2,10 +2,10 @@
 
 *user*: all votes of a voter are one bounded vector, the ranking strategy. *vote*: the same with
 every vote a voter of its own, which protects single votes, not people: who gave 30 spends 30 times
-the ε. *local*: each voter tells one vote, through randomized response at ε, to nobody trusted; the
-answers are de-biased. *none*: the fit to all votes.
+the ε. *local*: each voter releases one vote, through randomized response at ε, without any trusted
+party; the answers are de-biased. *none*: the fit to all votes.
 
-The truth is what a board of infinitely many such voters shows (``ranking.arena``).
+The truth is the leaderboard of infinitely many such voters (``ranking.arena``).
 
 Legend: V votes, U voters, K items.
 """
@@ -52,8 +52,8 @@ def ranking(
     epsilons: Sequence[float] = EPSILONS,
     seeds: Sequence[int] = range(5),
 ) -> list[dict[str, Any]]:
-    """Return rows ``sweep, value, protection, epsilon`` with Spearman's correlation, the root mean
-    squared error in points, and how often the best item comes first.
+    """Rows ``sweep, value, protection, epsilon`` with Spearman's correlation, the root mean squared
+    error in points, and how often the best item comes first.
 
     ``quick``: three numbers of voters, ε = 1, two seeds.
     """
@@ -100,7 +100,6 @@ def _rows(
 
 
 def _caps(votes: Votes) -> dict[str, int]:
-    """Return how many votes of one unit of privacy count; all, where there is none."""
     return {NONE: len(votes.voter_V), USER: _CAP, VOTE: 1}
 
 
@@ -114,7 +113,9 @@ def _sums(
 
 
 def _local(votes: Votes, items: int, epsilon: float, rng: np.random.Generator) -> np.ndarray:
-    """Return strengths from one vote of each voter, whose winner is flipped with 1/(1 + e^ε)."""
+    """Strengths from one vote of each voter, whose winner is flipped with probability
+    1/(1 + e^ε).
+    """
     size = len(votes.voter_V)
     shuffled_V = np.lexsort((rng.random(size), votes.voter_V))
     _, place_U = np.unique(votes.voter_V[shuffled_V], return_index=True)
@@ -134,7 +135,7 @@ def _measures(theta_K: np.ndarray, truth_K: np.ndarray) -> tuple[float, float, f
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return in sentences what protection of users costs at ε = 1, or at the only ε."""
+    """Sentences on the cost of protecting users at ε = 1, or at the only ε."""
     epsilons = distinct(rows, "epsilon")
     epsilon = 1.0 if 1.0 in epsilons else epsilons[0]
     sentences = []

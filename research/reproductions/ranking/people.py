@@ -1,11 +1,11 @@
 """Private boards of what real people voted on, beside the boards without privacy.
 
-    python -m murmuration.research.reproductions.ranking.people polis-pairs.jsonl.gz …
+python -m murmuration.research.reproductions.ranking.people polis-pairs.jsonl.gz …
 
-A file has rows ``user_id, prompt, chosen, rejected[, tie]``. Each prompt is a board, with its own
-items; all boards are one joint release, in which a person's votes on all of them are one bounded
-vector. As many people as asked for are drawn, and both boards are theirs: exactly, with all their
-votes, and at ε.
+A file has rows ``user_id, prompt, chosen, rejected[, tie]``. Each prompt has a leaderboard, with
+its own items; all leaderboards are one joint release, in which a person's votes on all of them are
+one bounded vector. As many people as asked for are drawn, and both boards are theirs: exactly, with
+all their votes, and at ε.
 
 Legend: V votes, K items, B boards.
 """
@@ -33,12 +33,12 @@ _TOP = 10
 
 @dataclass(frozen=True, eq=False)
 class PeoplesVotes:
-    """Votes of people on boards of different length.
+    """Votes of people on leaderboards of different length.
 
     Attributes:
-        votes: with places of items within their board.
-        board_V: on which board each is.
-        items_B: how many items each board has.
+        votes: with indices of items within their leaderboard.
+        board_V: the leaderboard of each.
+        items_B: the number of items of each leaderboard.
     """
 
     votes: Votes
@@ -47,7 +47,7 @@ class PeoplesVotes:
 
 
 def read(path: Path) -> PeoplesVotes:
-    """Return the votes of a file, grouped by person."""
+    """The votes of a file, grouped by person."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         rows = sorted(map(json.loads, file), key=lambda row: row["user_id"])
     boards: dict[str, dict[str, int]] = {}
@@ -67,7 +67,7 @@ def read(path: Path) -> PeoplesVotes:
 
 
 def some(everybody: PeoplesVotes, people: int, rng: np.random.Generator) -> PeoplesVotes:
-    """Return the votes of so many people, drawn at random, or of all if there are no more."""
+    """The votes of ``people`` people, drawn at random, or of all if there are no more."""
     votes = everybody.votes
     chosen_U = rng.permutation(int(votes.voter_V.max()) + 1)[:people]
     taken_V = np.isin(votes.voter_V, chosen_U)
@@ -79,8 +79,9 @@ def some(everybody: PeoplesVotes, people: int, rng: np.random.Generator) -> Peop
 def compare(
     path: Path, people: Sequence[int], *, epsilon: float = 1.0, seeds: Sequence[int] = range(5)
 ) -> Iterator[dict[str, Any]]:
-    """Yield, for each number of people, how like the exact boards the private ones are: means over
-    boards and seeds, weighted by people's votes, and what chance would come to."""
+    """Yield, for each number of people, the similarity of private to exact leaderboards: means over
+    leaderboards and seeds, weighted by people's votes, and its value by chance.
+    """
     everybody = read(path)
     for number in people:
         figures = []
@@ -122,7 +123,7 @@ def _alike(
 
 
 def _scores(joint: RankingRelease, board: int, items: int) -> np.ndarray:
-    """Return the strengths on one board, of the items that it has."""
+    """The strengths on one leaderboard, of its items."""
     one = joint.board(board)
     shorter = replace(
         one,

@@ -21,7 +21,7 @@ DELTA = 1e-5
 
 @cache
 def noise_multiplier(epsilon: float | None) -> float:
-    """Return the noise multiplier of one release at ε and ``DELTA``; 0 without an ε."""
+    """The noise multiplier of one release at ε and ``DELTA``; 0 without an ε."""
     if epsilon is None:
         return 0.0
     return noise_multiplier_for(
@@ -32,7 +32,7 @@ def noise_multiplier(epsilon: float | None) -> float:
 def item_votes(
     votes: Votes, items: int, board_V: np.ndarray | None = None, boards: int = 1
 ) -> ItemVotes:
-    """Return votes, which are grouped by voter, as the ranking strategy reads them."""
+    """Votes, grouped by voter, as the ranking strategy reads them."""
     size = len(votes.voter_V)
     first_better_V = votes.outcome_V >= 0
     voters = int(votes.voter_V.max()) + 1 if size else 0
@@ -53,8 +53,9 @@ def item_votes(
 def exact_sums(
     votes: ItemVotes, layout: VoteLayout, clip_norm: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return the sum of voters' bounded vectors, (coordinates,), with at most ``layout.cap`` votes
-    of each, chosen at random."""
+    """The sum of voters' bounded vectors, (coordinates,), with at most ``layout.cap`` votes of
+    each, chosen at random.
+    """
     counts_U = votes.counts_U.numpy()
     size = int(counts_U.sum())
     user_V = np.repeat(np.arange(len(counts_U)), counts_U)
@@ -72,7 +73,7 @@ def release(
     epsilon: float | None,
     rng: np.random.Generator,
 ) -> RankingRelease:
-    """Return what is released of votes at an ε; without one, exact sums of all that is taken."""
+    """The release of votes at an ε; without one, exact sums of the votes that count."""
     exact = exact_sums(votes, layout, layout.clip_norm if epsilon else NO_BOUND, rng)
     return with_noise(exact, names, layout, epsilon, rng)
 
@@ -84,7 +85,7 @@ def with_noise(
     epsilon: float | None,
     rng: np.random.Generator,
 ) -> RankingRelease:
-    """Return what is released of ``exact_sums`` at an ε, or without noise."""
+    """The release of ``exact_sums`` at an ε, or without noise."""
     std = noise_multiplier(epsilon) * layout.clip_norm
     noise = layout.noise(std) if epsilon else Noise(**dict.fromkeys(_EXACT, 0.0))
     return RankingRelease(

@@ -26,11 +26,11 @@ class Interval:
 
 
 def clustered(right_SU: np.ndarray, judged_U: np.ndarray) -> Interval:
-    """Return Σ right / Σ judged, over users and as a mean over seeds.
+    """The interval of Σ right / Σ judged, clustered by user, as a mean over seeds.
 
     Args:
-        right_SU: how many judgements are right, of each seed; or a difference of two such.
-        judged_U: how many judgements there are.
+        right_SU: the number of correct judgements, for each seed; or a difference of two such.
+        judged_U: the number of judgements.
 
     Raises:
         ValueError: fewer than two users with judgements.
@@ -57,7 +57,7 @@ def clustered(right_SU: np.ndarray, judged_U: np.ndarray) -> Interval:
 
 
 def holm(p_P: np.ndarray) -> np.ndarray:
-    """Return p-values corrected for their number, (P,), by Holm's step-down rule (1979).
+    """The p-values corrected for their number, (P,), by Holm's step-down rule (1979).
 
     Those below α are wrong about any true null hypothesis with probability at most α.
     """

@@ -1,4 +1,4 @@
-"""Who is compared on real people, and how each is trained with a setting of its budget.
+"""The strategies compared on real people, and their training with one setting of their budget.
 
 Every strategy may try 15 settings: five of what bounds a user, three of how far it goes. Of
 those that take steps these are multiples of the default clip norm or radius, and of the step size
@@ -12,7 +12,7 @@ compare: of whole users (add-remove) and of their labels (replace-labels). ELS h
 Published AUP is charged what its paper claims, which is not proven.
 
 Everything but randomized response runs through strategies, messages and ledgers that users get;
-of those labels the coins are tossed here, and the fit is that of ``--strategy local-label``.
+those labels are randomized here, and the fit is that of ``--strategy local-label``.
 
 Legend: U users, J judgements, D dimensions.
 """
@@ -107,7 +107,7 @@ class Learners:
         self.examples, self.rounds = examples, rounds
 
     def head(self, rival: Rival, setting: Setting, epsilon: float, seed: int) -> np.ndarray:
-        """Return the head of one run, (D,)."""
+        """The head of one run, (D,)."""
         bound, step = setting
         if not rival.bound:
             return self._from_coins(int(bound), step, epsilon, seed)
@@ -121,7 +121,7 @@ class Learners:
         return strategy.optimizer.result_D
 
     def without_privacy(self, seed: int) -> np.ndarray:
-        """Return the head that the non-private twin of uls learns, with nothing tuned, (D,)."""
+        """The head of the non-private twin of uls, with nothing tuned, (D,)."""
         twin = Rival(NONPRIVATE, USERS, 0.0, {"strategy": "nonprivate"})
         config = self._config(twin, 1.0, seed)
         strategy, _ = Training(self.examples, Randomness(seed)).run(config)
@@ -143,8 +143,9 @@ class Learners:
         )
 
     def _from_coins(self, cap: int, ridge: float, epsilon: float, seed: int) -> np.ndarray:
-        """Return the head that is fitted to randomized labels, at most ``cap`` of each user; with
-        the δ of the other strategies spent on composing them."""
+        """The head fitted to randomized labels, at most ``cap`` per user, with the δ of the other
+        strategies spent on composing them.
+        """
         examples, generator = self.examples, np.random.default_rng([seed, cap, 38])
         chosen, flips = [], []
         for first, count in zip(
@@ -167,13 +168,12 @@ class Learners:
 
 @cache
 def _flip_probability(epsilon: float, cap: int, count: int) -> float:
-    """Return that of each label of a user who has ``count``."""
     promise = LabelPromise(epsilon, cap=cap, delta=DELTA)
     return RandomizedResponse(promise.per_label(promise.most(count))).flip_probability
 
 
 def _usual(strategy: CohortStrategy) -> dict[str, float]:
-    """Return by which setting a strategy goes how far, and what is usual for it."""
+    """The setting that controls a strategy's step, with its default."""
     if isinstance(strategy, LabelMoment):
         zero_D, plan = np.zeros(len(strategy.optimizer.theta)), strategy.plan
         ridge = strategy.solver.ridge_for([Moment(zero_D, zero_D, plan.clip, plan.std)])

@@ -69,7 +69,7 @@ class Plan:
 
     Attributes:
         tuned_at: the ε at which settings are chosen.
-        settings: how many of each strategy's budget are tried; 0: all.
+        settings: the number of each strategy's budget that are tried; 0: all.
     """
 
     features: Sequence[str] = ("minilm", "hashing", "smollm2")
@@ -81,7 +81,7 @@ class Plan:
 
 
 def in_groups(users: int) -> dict[str, np.ndarray]:
-    """Return places of so many users, ascending, by group."""
+    """The indices of ``users`` users, ascending, by group."""
     order_N = np.random.default_rng([38, users]).permutation(users)
     ends = np.round(np.cumsum(list(SHARES.values()))[:-1] * users).astype(int)
     return dict(zip(SHARES, map(np.sort, np.split(order_N, ends)), strict=True))
@@ -109,7 +109,7 @@ class Runs:
         self._results = dict(map(json.loads, whole[1:]))
 
     def get(self, key: str) -> Any:
-        """Return the result of a run; None if it is not there."""
+        """The result of a run; None if there is none."""
         return self._results.get(key)
 
     def add(self, key: str, result: Any) -> None:
@@ -120,7 +120,7 @@ class Runs:
 
 
 class Contest:
-    """All strategies on one kind of features of a file's judgements."""
+    """The comparison of all strategies on one kind of features of a file's judgements."""
 
     def __init__(self, judgements: Judgements, features: str, plan: Plan, runs: Runs) -> None:
         self._judgements, self._features, self._plan, self._runs = judgements, features, plan, runs
@@ -132,7 +132,7 @@ class Contest:
         return {name: everybody.select(users) for name, users in self._groups.items()}
 
     def setting(self, rival: Rival) -> Setting:
-        """Return the one that is best on the validation's users; of equals the first."""
+        """The setting that is best on the validation users; the first of equal ones."""
         budget = rival.settings[: self._plan.settings or None]
         accuracies = [self._validated(rival, setting) for setting in budget]
         return budget[int(np.argmax(accuracies))]
@@ -147,13 +147,13 @@ class Contest:
         return result
 
     def right(self, rival: Rival, epsilon: float) -> np.ndarray:
-        """Return how many judgements of test users the trained heads are right about, (S, U)."""
+        """The numbers of test users' judgements on which the trained heads are right, (S, U)."""
         setting = self.setting(rival)
         name = f"{self._features}, {rival.adjacency}, {rival.name}, ε = {epsilon:g}, {setting}"
         return np.stack([self._tried(name, rival, setting, epsilon, s) for s in self._seeds])
 
     def right_without_privacy(self) -> np.ndarray:
-        """Return the same of the non-private twin of uls, (S, U)."""
+        """The same for the non-private twin of uls, (S, U)."""
         name = f"{self._features}, {NONPRIVATE}"
         return np.stack([self._tried(name, None, (1.0, 1.0), 0.0, s) for s in self._seeds])
 
@@ -187,13 +187,13 @@ class Contest:
 
 
 def judged(judgements: Judgements) -> np.ndarray:
-    """Return how many judgements of each user are no ties, (N,)."""
+    """The number of judgements without ties of each user, (N,)."""
     ends_N = np.concatenate([[0], np.cumsum(judgements.y_R != 0.5)])
     return np.diff(ends_N[judgements.start_U]).astype(np.float64)
 
 
 def quick_or_not(quick: bool) -> Reproduction:
-    """Return a miniature on the embedded population, if quick.
+    """Run a miniature on the embedded population, if quick.
 
     Raises:
         InputError: it is not quick, so that people's judgements are needed.
@@ -209,17 +209,17 @@ def quick_or_not(quick: bool) -> Reproduction:
 
 
 def of_people(data: Path, out: Path) -> Reproduction:
-    """Return the comparison on a file of judgements of pairs; runs are written down in ``out``."""
+    """The comparison on a file of judgements of pairs; runs are recorded in ``out``."""
     return compared(read_judgements(str(data), "btl", "", {}), out / RUNS, Plan())
 
 
 def compared(judgements: Judgements, path: Path, plan: Plan) -> Reproduction:
-    """Return rows of accuracies, remarks, and all comparisons among what else is told.
+    """Rows of accuracies, remarks, and all comparisons among the further results.
 
     Args:
         judgements: of pairs.
-        path: where runs are written down.
-        plan: what is compared.
+        path: the file that records runs.
+        plan: of the comparison.
     """
     test_U = in_groups(len(judgements.user_ids))["test"]
     judged_U = judged(judgements)[test_U]
@@ -260,7 +260,7 @@ def compared(judgements: Judgements, path: Path, plan: Plan) -> Reproduction:
 
 
 def _digest(judgements: Judgements) -> str:
-    """Return a digest of who judged what how."""
+    """A digest of the judgements and their users."""
     sums = hashlib.sha256()
     for part in (judgements.user_ids, judgements.prompts, judgements.responses):
         sums.update(json.dumps(list(part)).encode())
@@ -270,7 +270,7 @@ def _digest(judgements: Judgements) -> str:
 
 
 def _about(plan: Plan) -> dict[str, Any]:
-    """Return what all runs must have in common; there may be more seeds, ε and features."""
+    """The settings that all runs must share; seeds, ε and features may be added."""
     names = ("rounds", "tuned_at", "settings")
     budget = {"bounds": BOUNDS, "steps": STEPS, "caps": CAPS, "shares": SHARES}
     return {name: getattr(plan, name) for name in names} | budget
@@ -299,7 +299,6 @@ def _row(
 def _pairs(
     case: Mapping[str, Any], right: Mapping[str, np.ndarray], judged_U: np.ndarray
 ) -> Iterator[dict[str, Any]]:
-    """Yield all comparisons of two, uncorrected."""
     for first, second in itertools.combinations(right, 2):
         interval = clustered(right[first] - right[second], judged_U)
         yield {
@@ -314,7 +313,9 @@ def _pairs(
 
 
 def remarks(rows: Rows, pairs: Rows) -> list[str]:
-    """Return who is first in each case, and how often ours and uls are above or below others."""
+    """Sentences on the best strategies of each case, and how often ours and uls are above or below
+    others.
+    """
     result = []
     for row in _cases(rows):
         case = {name: row[name] for name in ("features", "adjacency", "epsilon")}
@@ -342,7 +343,6 @@ def remarks(rows: Rows, pairs: Rows) -> list[str]:
 
 
 def _cases(rows: Iterable[Row]) -> list[Row]:
-    """Return a row of each case."""
     private = [row for row in rows if row["epsilon"] is not None]
     return list({(r["features"], r["adjacency"], r["epsilon"]): r for r in private}.values())
 
@@ -368,7 +368,9 @@ def _listed(rows: Rows) -> str:
 
 
 def plot(rows: Rows) -> Figure:
-    """Return accuracy against ε with intervals: a row for features, a column for adjacencies."""
+    """A plot of accuracy against ε with intervals: a row for each features, a column for each
+    adjacency.
+    """
     private = [row for row in rows if row["epsilon"] is not None]
     features, adjacencies = distinct(private, "features"), distinct(private, "adjacency")
     names = distinct(private, "strategy")

@@ -55,7 +55,7 @@ def accounting(quick: bool = False) -> list[dict[str, Any]]:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return how ε grows with G under both accountants, for each noise multiplier."""
+    """Sentences on the growth of ε with G under both accountants, for each noise multiplier."""
     result = []
     for sigma in distinct(rows, "sigma"):
         same = where(rows, sigma=sigma)

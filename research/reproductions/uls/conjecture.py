@@ -8,7 +8,7 @@ one direction of the Rényi divergence of integer order.
 Both are computed here, the first with the tight accountants of both algorithms. As stated the
 conjecture is false: with delta so large that it nearly covers the chance of being sampled at all,
 ULS needs hardly any noise, while under ELS a user is in by at least one example far more often. The
-table ends with such a case. At the deltas that anybody would promise it holds throughout.
+table ends with such a case. At practical deltas it holds throughout.
 """
 
 import functools
@@ -119,7 +119,7 @@ def renyi_divergence(trials: int, probability: float, sigma: float, order: float
 
 
 def remarks(rows: Rows) -> list[str]:
-    """In how many cases it holds, and where it does not."""
+    """Sentences on the number of cases in which it holds, and where it does not."""
     failed = where(rows, holds=False)
     remark = f"{len(rows) - len(failed)} of {len(rows)} cases hold."
     if failed:

@@ -4,10 +4,11 @@ Source: Charles et al. 2024, App. I.1, Figures 11 to 13, where the loss is that 
 here it is ‖θ̂ − θ*‖₂ on the populations of ``research.reproductions.btl``, where answering zero has
 two. Every pair of powers of two is trained, with the clip norm at the median length of gradients
 that is estimated from *other* people, the same for all seeds, and the step size of a few that is
-best on average over seeds, by looking at θ*, as nobody can. Then each strategy says which pair it
-would have taken for a budget, and is compared with the pair that is best on average over seeds.
-The greedy oracle looks at errors averaged over the same seeds. Strategies and ε are the paper's,
-which starts from G = 1, M = 32, as here, but for "least noise", of which it says nothing.
+best on average over seeds, with knowledge of θ*, which is impossible in practice. Then each
+strategy says which pair it would have taken for a budget, and is compared with the pair that is
+best on average over seeds. The greedy oracle looks at errors averaged over the same seeds.
+Strategies and ε are the paper's, which starts from G = 1, M = 32, as here, except for "least
+noise", which it does not have.
 
 The claims, with rules that were fixed before the full run, by 95 % intervals over seeds of
 differences of the same seed, averaged over ε and budgets:
@@ -99,7 +100,7 @@ class _Size:
 def one_seed(
     task: tuple[int, _Size, Mapping[int, float], Sequence[float], Sequence[float], RunConfig],
 ) -> dict[tuple[float, int, int, float], float]:
-    """Return ‖θ̂ − θ*‖ by ε, group size, cohort and step size in units of the clip norm."""
+    """‖θ̂ − θ*‖ by ε, group size, cohort and step size in units of the clip norm."""
     seed, size, clips, epsilons, rates, settings = task
     population = size.population(seed)
     training = Training(population.examples, Randomness(seed))
@@ -136,10 +137,10 @@ def group_cohort(
     """Rows of two kinds; means have intervals over seeds.
 
     ``epsilon, group_size, cohort, clip, noise, rate, error`` of each pair. ``strategy, regret,
-    difference``: by how much the error of the pair that a strategy takes is above that of the best
-    pair of its budget, and Estimate-and-Double's regret less this: for each ``compute`` over all ε,
-    for each ``epsilon`` over all budgets, and over everything; with a ``verdict`` where there is a
-    claim. ``quick``: 256 users with 8 judgements, two seeds, two ε, one step size.
+    difference``: the error of the pair that a strategy takes less that of the best pair of its
+    budget, and Estimate-and-Double's regret less this: for each ``compute`` over all ε, for each
+    ``epsilon`` over all budgets, and over everything; with a ``verdict`` where there is a claim.
+    ``quick``: 256 users with 8 judgements, two seeds, two ε, one step size.
     """
     if quick:
         users, each, seeds = min(users, 256), min(each, 8), min(seeds, 2)
@@ -199,7 +200,7 @@ def group_cohort(
 def _regrets(
     losses: Losses, space: Space, norms: GroupNorms, multiplier: estimate_and_double.Multiplier
 ) -> dict[str, np.ndarray]:
-    """By how much each strategy's pair is worse than the best pair of the budget, (S,)."""
+    """The error of each strategy's pair less that of the best pair of the budget, (S,)."""
     mean = {point: float(loss_S.mean()) for point, loss_S in losses.items()}
     same = [point for point in losses if point.compute == space.compute]
     best_S = losses[min(same, key=mean.__getitem__)]
@@ -218,10 +219,10 @@ def _regrets(
 
 
 def greedy_oracle(space: Space, loss: Callable[[Point], float]) -> Point:
-    """Return where the paper's "greedy local oracle" ends, which doubles whichever leads to the
-    smaller true ``loss``.
+    """The end point of the paper's "greedy local oracle", which doubles whichever of the two leads
+    to the smaller true ``loss``.
 
-    A yardstick for local strategies; nobody can compute it without training at every point. Like
+    A yardstick for local strategies; it cannot be computed without training at every point. Like
     the paper's it uses the whole budget, whether or not that helps.
     """
     point = space.start
@@ -235,7 +236,7 @@ def greedy_oracle(space: Space, loss: Callable[[Point], float]) -> Point:
 def _compared(
     by_name: Mapping[str, np.ndarray], epsilons: Sequence[float], budgets: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """Return the rows of strategies, from their regrets (E, B, S), with verdicts by the rules."""
+    """The rows of strategies, from their regrets (E, B, S), with verdicts by the rules."""
     rows = []
     for name, regret_EBS in by_name.items():
         less_EBS = by_name[DOUBLE] - regret_EBS
@@ -274,7 +275,7 @@ def _most(votes: Sequence[str]) -> str:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return each strategy's regret, and the claims' verdicts with their differences."""
+    """Sentences on each strategy's regret, and the claims' verdicts with their differences."""
     kinds = [row for row in rows if "strategy" in row]
     budgets = [row for row in kinds if "compute" in row]
     over_all = {row["strategy"]: row for row in where(kinds, compute=None, epsilon=None)}

@@ -94,7 +94,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Setting:
-    """One point of the figures, for one algorithm; ε = 0 stands for none."""
+    """One point of the figures, for one algorithm; ε = 0 stands for no privacy."""
 
     algorithm: str
     diversity: str
@@ -104,7 +104,7 @@ class Setting:
 
 
 def written(users: int, sizes: Sizes, diversity: str, seed: int) -> list[list[str]]:
-    """Return so many users' own texts about home and family, (U, J), each long enough."""
+    """Own texts of ``users`` users about home and family, (U, J), each long enough."""
     generator = np.random.default_rng([2024, seed, diversity == DIVERSE])
 
     def one(topics: Sequence[Topic], daring: bool) -> str:
@@ -127,7 +127,7 @@ def written(users: int, sizes: Sizes, diversity: str, seed: int) -> list[list[st
 
 
 def public_texts(exchanges: int) -> Iterator[tuple[str, str, str]]:
-    """Yield what a base is trained on, each with the mark that a text begins with before it."""
+    """Yield the texts that a base is trained on, each after the token that ends a text."""
     generator = np.random.default_rng(2024)
     for topics, count in ((MONEY_TOPICS, exchanges), (LIVING_TOPICS, exchanges // 10)):
         for _ in range(count):
@@ -157,8 +157,9 @@ class Base:
         network.requires_grad_(False)
 
     def texts(self, texts_UJ: Sequence[Sequence[str]], tokens: int) -> Texts:
-        """Return the first so many tokens of texts, each after the mark that ends one; of a shorter
-        text ValueError is raised."""
+        """The first ``tokens`` tokens of texts, each after the token that ends a text; ValueError
+        for a shorter text.
+        """
         ids_TL = torch.tensor([self._ids(text, tokens) for row in texts_UJ for text in row])
         got: dict[str, list[torch.Tensor]] = {"x": [], "a": []}
 
@@ -192,7 +193,7 @@ class Base:
         return self._norm(x_QH + a_QF @ weight_HF.T) @ self._said_VH.T
 
     def loss(self, weight_HF: torch.Tensor, texts: Texts) -> float:
-        """Return the mean cross-entropy of a token, in nats."""
+        """The mean cross-entropy per token, in nats."""
         parts = (each.flatten(0, 2).split(_TOKENS) for each in (texts.x_UJLH, texts.a_UJLF))
         next_Q, total = texts.next_UJL.flatten(), 0.0
         with torch.no_grad():
@@ -204,7 +205,7 @@ class Base:
     def gradients(
         self, weight_HF: torch.Tensor, texts: Texts, user_S: torch.Tensor, text_SG: torch.Tensor
     ) -> torch.Tensor:
-        """Return the gradient of the mean loss of G texts of each drawn user, (S, H, F)."""
+        """The gradient of the mean loss of G texts of each sampled user, (S, H, F)."""
         at = user_S[:, None], text_SG
         x_SQH, a_SQF, next_SQ = (
             each[at].flatten(1, 2) for each in (texts.x_UJLH, texts.a_UJLF, texts.next_UJL)
@@ -218,7 +219,9 @@ class Base:
 
 @cache
 def multiplier(group: int, probability: float, rounds: int, epsilon: float, delta: float) -> float:
-    """Return the noise multiplier of sums over what is sampled so often, ``group`` of a user's."""
+    """The noise multiplier of sums over examples that are sampled with this probability, with
+    ``group`` of a user.
+    """
     return calibrate_noise(
         epsilon,
         lambda sigma: {MixtureGaussian(sigma, group, probability): rounds},
@@ -232,8 +235,8 @@ class Plan:
     """An algorithm's use of its compute.
 
     Attributes:
-        group_size: texts of a drawn user; None: texts are drawn, of whomever.
-        drawn: how many users or texts are drawn, on average.
+        group_size: texts of a sampled user; None: texts are sampled, whatever their user.
+        drawn: the expected number of users or texts sampled.
         sigma: noise in units of the clip norm.
         length: the median length of their gradients, of other people.
     """
@@ -245,7 +248,7 @@ class Plan:
 
 
 def lengths(base: Base, others: Texts) -> dict[int, float]:
-    """Return the median length of averaged gradients of other people, by powers of two of G."""
+    """The median length of averaged gradients of other people, by powers of two of G."""
     users, each = others.next_UJL.shape[:2]
     result = {}
     for group in (2**k for k in range(each.bit_length())):
@@ -256,7 +259,9 @@ def lengths(base: Base, others: Texts) -> dict[int, float]:
 
 
 def planned(setting: Setting, sizes: Sizes, length: Mapping[int, float]) -> Plan:
-    """Return the plan: G_ELS of everything a user has, G_ULS by Estimate-and-Double."""
+    """The plan: for ELS, G is the number of all a user's examples; for ULS, G is by
+    Estimate-and-Double.
+    """
     users = sizes.users * setting.factor
     delta = (users * sizes.each) ** -1.1
     if setting.algorithm == ELS:
@@ -276,8 +281,9 @@ def planned(setting: Setting, sizes: Sizes, length: Mapping[int, float]) -> Plan
 def trained(
     base: Base, texts: Texts, plan: Plan, rounds: int, seed: int, rate: float, clip: float
 ) -> torch.Tensor:
-    """Return the weights after the last round; the step is in units of the clip norm, which is in
-    units of the plan's length."""
+    """The weights after the last round; the step is in units of the clip norm, and that in units of
+    the plan's length.
+    """
     users, each, tokens = texts.next_UJL.shape
     generator = torch.Generator().manual_seed(seed)
     weight_HF = base.weight_HF.clone()
@@ -309,7 +315,7 @@ class People:
 
     @classmethod
     def draw(cls, base: Base, sizes: Sizes, diversity: str, seed: int) -> "People":
-        """Nobody is in the people of two seeds."""
+        """Draw people; those of two seeds are disjoint."""
         return cls(
             *(
                 base.texts(written(users, sizes, diversity, 2 * seed + place), sizes.tokens)
@@ -321,7 +327,7 @@ class People:
 def tuned(
     base: Base, people: People, plan: Plan, sizes: Sizes, rates: Sequence[float]
 ) -> tuple[float, float]:
-    """Return the step and the clip norm of the grid that lead to the least loss of others."""
+    """The step and the clip norm of the grid with the least loss on other users."""
 
     def loss(both: tuple[float, float]) -> float:
         result = base.loss(
@@ -390,8 +396,9 @@ def _people(sizes: Sizes, diversity: str, seeds: int) -> tuple[dict[int, float],
 def measured(
     task: tuple[Setting, Sizes, tuple[float, ...], int],
 ) -> tuple[dict[str, Any], list[float]]:
-    """Return the plan with its step and clip norm, and losses of the seeds: of a setting, sizes,
-    the steps that are tried and how many seeds."""
+    """The plan with its step and clip norm, and the losses of the seeds, for a setting, sizes, the
+    steps that are tried and a number of seeds.
+    """
     setting, sizes, rates, seeds = task
     base = _base(sizes.exchanges)
     length, (tuning, *people) = _people(sizes, setting.diversity, seeds)
@@ -447,7 +454,7 @@ def _claims(losses: Losses, diversity: str) -> Iterator[dict[str, Any]]:
 
 
 def verdict(row: Row) -> str:
-    """By the rule."""
+    """The verdict by the rule."""
     mean, wide = row["difference_mean"], row["difference_interval"]
     if wide is None or abs(mean) <= wide:
         return "undecided"
@@ -455,7 +462,7 @@ def verdict(row: Row) -> str:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return verdicts of each claim, and what training brings at all."""
+    """Sentences with the verdicts of each claim, and the effect of training."""
     result = []
     for diversity in distinct(rows, "diversity"):
         here = where(rows, diversity=diversity)

@@ -38,7 +38,7 @@ ELS = "ELS"
 
 @dataclass(frozen=True)
 class Setting:
-    """One point of a sweep: which of the three was varied, and all three."""
+    """One point of a sweep: the name of the one of three numbers that varies, and all three."""
 
     varied: str
     epsilon: float = 1.0
@@ -129,7 +129,7 @@ def best_of_sweep(task: tuple[Setting, int, int, int]) -> dict[str, Any]:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return whether ULS with G = 1 is no worse than ELS, and where larger groups help."""
+    """Sentences on whether ULS with G = 1 is no worse than ELS, and where larger groups help."""
     result = []
     for varied in distinct(rows, "varied"):
         for value in distinct(where(rows, varied=varied), varied):

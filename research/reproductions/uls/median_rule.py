@@ -87,7 +87,7 @@ class Users:
         return cls(np.where(agrees_J[:, None], x_JD, -x_JD), counts_U)
 
     def examples(self) -> PairExamples:
-        """As strategies train on them."""
+        """The examples on which strategies train."""
         start_U = torch.from_numpy(np.concatenate([[0], np.cumsum(self.counts_U)]))
         x_RD = torch.tensor(self.x_JD, dtype=torch.float32)
         return PairExamples(x_RD, torch.ones(len(x_RD)), start_U)
@@ -100,7 +100,7 @@ class Users:
 
 
 def settings(epsilon: float, group_size: int, sizes: Sizes, counts_U: np.ndarray) -> RunConfig:
-    """Return those of a run in which a round has ``batch`` judgements, or all that there are."""
+    """The settings of a run in which a round has ``batch`` judgements, or all that there are."""
     number = int(np.minimum(counts_U, group_size).sum())
     return RunConfig.from_run_config(
         {
@@ -120,7 +120,7 @@ def settings(epsilon: float, group_size: int, sizes: Sizes, counts_U: np.ndarray
 def one_seed(
     task: tuple[int, Sizes, float, Sequence[float], Sequence[int]],
 ) -> dict[tuple[float, int], float]:
-    """Return the test users' loss by ε and G."""
+    """The test users' loss by ε and G."""
     seed, sizes, deviation, epsilons, group_sizes = task
     generator = np.random.default_rng([2027, seed, 1])
     truth_D = generator.standard_normal(sizes.dimension)
@@ -201,7 +201,7 @@ def median_rule(
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return a sentence for every ε and deviation."""
+    """A sentence for every ε and deviation."""
     return [
         f"Users differ by {row['deviation']:g}, ε = {row['epsilon']:g}: the best group size is "
         f"{row['best']}, the median, {MEDIAN}, loses {_measured(row, 'median_regret')} against it, "

@@ -1,17 +1,16 @@
-"""Figure 16 of Charles et al. 2024: models of a crowd, tuned further on each user's own judgements.
+"""Figure 16 of Charles et al. 2024: shared models, tuned further on each user's own judgements.
 
 Source: "U", Appendix J.2. The paper takes language models that ELS and ULS fine-tuned, tunes each
 further on half of every test user's examples (four epochs of SGD, the step size tuned), and
 measures the loss on the other half: both gain about the same, so that who is ahead stays ahead.
 Here it is a linear reward, of pairs with features of length one, and users who differ: a user's own
-θ is the crowd's, of length two, plus a deviation of a length that is stated. Compute is equal: as
-many gradients of single judgements in a round. Clip norm and step size of
-training are the best of the same multiples of their defaults for ELS and for ULS, the personal step
-size the best of a grid for each model, all by the loss of other users, and uncharged, as the
-paper's.
+θ is the shared one, of length two, plus a deviation of a length that is stated. Compute is equal:
+as many gradients of single judgements in a round. Clip norm and step size of training are the best
+of the same multiples of their defaults for ELS and for ULS, the personal step size the best of a
+grid for each model, all by the loss of other users, and uncharged, as the paper's.
 
-The paper has means. Who is harmed is asked besides: the share of users whose loss rises, and the
-deciles of what they gain.
+The paper has means. Here also the harm: the share of users whose loss rises, and the deciles of the
+gain.
 
 The claims, with rules that were fixed before the full run, by 95 % intervals over seeds:
 
@@ -100,7 +99,7 @@ class Crowd:
         return cls(np.where(agrees_UJ[..., None], x_UJD, -x_UJD))
 
     def examples(self) -> PairExamples:
-        """As strategies train on them."""
+        """The examples on which strategies train."""
         users, each, dimension = self.x_UJD.shape
         x_RD = torch.tensor(self.x_UJD.reshape(-1, dimension), dtype=torch.float32)
         return PairExamples(x_RD, torch.ones(len(x_RD)), torch.arange(0, users * each + 1, each))
@@ -119,7 +118,7 @@ class Crowd:
 
 
 def settings(strategy: str, epsilon: float | None, sizes: Sizes, seed: int) -> RunConfig:
-    """Return those of a run; at equal compute."""
+    """The settings of a run, at equal compute."""
     given: dict[str, Any] = {"epsilon": epsilon or 1.0, "rounds": sizes.rounds, "seed": seed}
     given |= {"delta": 1e-5, "adjacency": "add-remove", "test": "other users"}
     if strategy == ELS:
@@ -137,8 +136,9 @@ def settings(strategy: str, epsilon: float | None, sizes: Sizes, seed: int) -> R
 
 
 def models(training: Training, config: RunConfig) -> Iterator[np.ndarray]:
-    """Yield the model of a run with each multiple of its default clip norm and step size; of one
-    without privacy that of the defaults."""
+    """Yield the model of a run with each multiple of its default clip norm and step size; without
+    privacy, that of the defaults.
+    """
     for clip in CLIPS if config.strategy != "nonprivate" else (0.0,):
         clipped = config.changed(clip_norm=clip * DEFAULT_CLIP)
         strategy, _ = training.run(clipped)
@@ -155,8 +155,9 @@ def models(training: Training, config: RunConfig) -> Iterator[np.ndarray]:
 def one_seed(
     task: tuple[int, Sizes, float, Sequence[float]],
 ) -> dict[tuple[str, float | None], dict[str, Any]]:
-    """Return, by strategy and ε, the step, mean losses without and with personalization, and the
-    test users' gains (U,)."""
+    """By strategy and ε: the step, mean losses without and with personalization, and the test
+    users' gains (U,).
+    """
     seed, sizes, deviation, epsilons = task
     generator = np.random.default_rng([2026, seed])
     truth_D = generator.standard_normal(sizes.dimension)
@@ -265,7 +266,7 @@ def _claim(claim: str, difference: float, wide: float, verdict: str) -> dict[str
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return each claim's verdicts by deviation and ε, and who is harmed."""
+    """Sentences with each claim's verdicts by deviation and ε, and on users who are harmed."""
     result = []
     for name in distinct(rows, "claim"):
         words = ", ".join(

@@ -1,8 +1,9 @@
-"""Who is in a round, and which noise: what accuracy each gives at the same promise.
+"""The accuracy of samplings and kinds of noise, at the same guarantee.
 
-``poisson`` is coins, with independent noise. ``banded`` is coins with noise that is correlated over
-the recommended number of rounds; ``blt`` is turns, which no coin decides, with noise that is
-correlated over all. ``all`` is everybody in each round, with independent noise.
+``poisson`` is Poisson sampling, with independent noise. ``banded`` is sampling with noise that is
+correlated over the recommended number of rounds; ``blt`` is fixed turns, without sampling, with
+noise that is correlated over all rounds. ``all`` is all users in each round, with independent
+noise.
 
 Runs of the same seed have the same test users, and as far as may be the same draws. What is
 compared is the difference from ``poisson``, seed by seed, with its 95 % interval (Student's t).
@@ -66,8 +67,7 @@ class People:
     truth_D: np.ndarray | None = None
 
     def reached(self, config: RunConfig) -> dict[str, float]:
-        """Return the share of the test's judgements that a run's model is right about, and its
-        error in degrees."""
+        """The accuracy of a run's model on the test's judgements, and its error in degrees."""
         strategy, _ = self._training(config.seed).run(config)
         theta_D = strategy.optimizer.result_D
         test, logits_R = self.test, self.test.logits_R(torch.from_numpy(theta_D))
@@ -86,7 +86,7 @@ class People:
 
     @cached_property
     def digest(self) -> str:
-        """Return what names the judgements."""
+        """A digest of the judgements."""
         digest = hashlib.sha256()
         for examples in (self.train, self.test):
             for part in (examples.x_RD, examples.y_R, examples.start_U):
@@ -96,8 +96,9 @@ class People:
 
 @cache
 def read(name: str, train: str, test: str) -> People:
-    """Return people of two sources of judgements, as ``--data`` and ``--test`` name them, by hashed
-    words."""
+    """People from two sources of judgements, as ``--data`` and ``--test`` name them, with hashed
+    words.
+    """
     features = feature_map(parse_features("hashing"))
     learned, tested = (
         pair_examples(read_judgements(at, "btl", "", {}), features) for at in (train, test)
@@ -108,7 +109,7 @@ def read(name: str, train: str, test: str) -> People:
 
 @cache
 def made_up(users: int, others: int, each: int, dimension: int) -> People:
-    """Return users who judge by a model that is known, a hundredth of them in each round."""
+    """Users who judge by a known model, a hundredth of them in each round."""
     norm = _LOG_ODDS * (dimension / 2.0) ** 0.5
     drawn = Population.draw(40, users=users + others, each=each, dimension=dimension, norm=norm)
     train, test = np.split(np.arange(users + others), [users])
@@ -117,8 +118,7 @@ def made_up(users: int, others: int, each: int, dimension: int) -> People:
 
 
 def samplings(quick: bool) -> Reproduction:
-    """Return accuracies on the embedded population and on many made-up users; quick: a point of
-    each."""
+    """Accuracies on the embedded population and on many made-up users; quick: a point of each."""
     embedded = partial(
         read, "embedded population", *(f"{_POPULATION}:{s}" for s in ("train", "test"))
     )
@@ -133,7 +133,7 @@ def samplings(quick: bool) -> Reproduction:
 
 
 def of_people(data: Path, out: Path) -> Reproduction:
-    """Return accuracies on people's judgements, of a folder with train.jsonl and test.jsonl."""
+    """Accuracies on people's judgements, from a folder with train.jsonl and test.jsonl."""
     del out
     files = (str(data / f"{split}.jsonl") for split in ("train", "test"))
     return _together(accuracies(partial(read, data.name, *files)))
@@ -144,7 +144,7 @@ Task = tuple[Callable[[], People], str, RunConfig]
 
 
 def one_run(task: Task) -> dict[str, float]:
-    """Return what one run reached."""
+    """The result of one run."""
     make, _, config = task
     return make().reached(config)
 
@@ -157,9 +157,10 @@ def accuracies(
     ways: Sequence[str] = WAYS,
     workers: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Return a row for each number of rounds, ε and way: accuracy on the test, and by how many
-    points it is above that by coins, with half of the interval of that; of made-up users the error
-    too, and by how many per cent it is less."""
+    """A row for each number of rounds, ε and way: accuracy on the test, its gain over Poisson
+    sampling in points, with half the width of the gain's interval; for made-up users also the
+    error, and its reduction in per cent.
+    """
     people = make()
     # Seeds first: what is interrupted has something of all.
     cells = list(itertools.product(range(seeds), rounds, epsilons, ways))
@@ -193,7 +194,7 @@ def _interval(name: str, values: Sequence[float]) -> dict[str, float]:
 
 
 def config_of(people: People, rounds: int, epsilon: float, way: str, seed: int) -> RunConfig:
-    """Return the settings of one run, with a cohort that makes whole groups."""
+    """The settings of one run, with a cohort that makes whole groups."""
     config = RunConfig(
         test="other users",
         adjacency=Adjacency.ZERO_OUT.value,
@@ -218,7 +219,7 @@ def _together(rows: Rows) -> Reproduction:
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return which differences in accuracy can be seen."""
+    """Sentences on which differences in accuracy are significant."""
     result = []
     for sampling in WAYS[1:]:
         same = where(rows, sampling=sampling)

@@ -65,7 +65,7 @@ def noise_multiplier(epsilon: float, group_size: int, probability: float) -> flo
 
 
 def remarks(rows: Rows) -> list[str]:
-    """Return who has less noise how often, and whether ε and compute matter."""
+    """Sentences on how often each has less noise, and whether ε and compute matter."""
     alike = sum(row["els"] <= row["uls_alike"] for row in rows)
     diverse = sum(row["uls_diverse"] < row["els"] for row in rows)
     result = [

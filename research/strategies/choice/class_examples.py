@@ -1,15 +1,15 @@
-"""A finite class of policies that are there already, and what users' judgements lose under each.
+"""A finite class of existing policies, and the losses of users' judgements under each.
 
-A policy is a model of the next token, as any run with `--task policy` or `sft` saves it, or anybody
-else's; all of a class began from one reference, and say the same tokens. Nothing is trained: θ has
-a place for each policy, and is 1 at the one that is chosen.
+A policy is a causal language model, saved by a run with `--task policy` or `sft`, or from
+elsewhere; all of a class began from one reference, and have the same tokens. Nothing is trained: θ
+has a place for each policy, and is 1 at the one that is chosen.
 
 Every text is measured by itself, under the reference and under one policy after the other, of which
-one is in memory at a time. So what a judgement loses is a function of that judgement, of the
-policies and of public constants, bit for bit on one machine, whoever else is there.
+one is in memory at a time. So a judgement's losses are a function of that judgement, of the
+policies and of public constants, bit for bit on one machine, whatever other users there are.
 
-A policy under which a log-ratio is no number loses as much as any can on that judgement, so that it
-takes nobody's part from others. (One with NaN in its weights is refused where it is loaded.)
+A policy under which a log-ratio is not a number has the largest possible loss on that judgement, so
+that other judgements still count. (One with NaN in its weights is refused where it is loaded.)
 
 Legend: P policies, J judgements, N of some users, K responses of each, T distinct texts, R texts in
 a batch.
@@ -99,7 +99,7 @@ class PolicyClass:
 
     @classmethod
     def load(cls, config: Mapping[str, Any], weights: bool = True) -> Self:
-        """Return the class that a config describes.
+        """The class that a config describes.
 
         Raises:
             InputError: as `PolicyClass`, or it is not the class that the config names.
@@ -117,12 +117,12 @@ class PolicyClass:
 
     @property
     def settings(self) -> BaseSettings:
-        """Return those of the reference."""
+        """The settings of the reference."""
         return self.reference.settings
 
     @cached_property
     def digest(self) -> str:
-        """Return that of the class."""
+        """The digest of the class."""
         return class_digest(self.policies)
 
     def to_config(self) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class PolicyClass:
         }
 
     def policy(self, place: int) -> LanguageBase:
-        """One of them, loaded; the last one is kept, and no other."""
+        """A policy of the class, loaded; only the last one stays in memory."""
         if self._loaded is None or self._loaded[0] != place:
             self._loaded = None  # before another takes its memory
             policy = self.policies[place]
@@ -152,11 +152,11 @@ class PolicyClass:
         return int(places[0])
 
     def loaded(self) -> Self:
-        """Return itself: a policy is loaded where it is used."""
+        """Itself: a policy is loaded where it is used."""
         return self
 
     def examples(self, data: Data, left_out: LeftOut | None = None) -> "ClassExamples":
-        """Return the tokens of judgements; ``left_out`` as of `token_examples`.
+        """The tokens of judgements; ``left_out`` as of `token_examples`.
 
         Raises:
             InputError: as of `token_examples`, or there are no judgements.
@@ -169,18 +169,18 @@ class PolicyClass:
         return ClassExamples(self, judged, log_PT, known_PT)
 
     def reuse(self, made: Examples) -> None:
-        """Return None: likelihoods are of this class."""
+        """None: likelihoods depend on this class."""
         del made
 
     def try_out(self, schema: Schema, model: PreferenceModel, group_size: int, users: int) -> int:
-        """Return zero: so many policies are not tried out."""
+        """Zero: the policies are too many to test."""
         del schema, model, group_size, users
         return 0
 
     def scores(
         self, theta_ID: Sequence[np.ndarray], prompts: Sequence[str], responses: Sequence[str]
     ) -> np.ndarray:
-        """Return the rewards that chosen policies stand for, (I, R)."""
+        """The implicit rewards of the chosen policies, (I, R)."""
         none_D = np.zeros(0, dtype=np.float32)
         rewards = [
             policy_rewards(self.policy(self.chosen(theta_P)), none_D, prompts, responses)
@@ -189,12 +189,11 @@ class PolicyClass:
         return np.array(rewards, dtype=np.float64).reshape(len(theta_ID), len(responses))
 
     def fits(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """Return which texts fit into the reference's context, (R,) bool."""
+        """True for each text that fits into the reference's context, (R,) bool."""
         return self.reference.texts.fits(prompts, responses)
 
     def choice(self, theta_D: np.ndarray, test: "ClassExamples | None") -> dict[str, object]:
-        """Return which policy was chosen; on a public test, what judgements lose under each, on
-        average."""
+        """The chosen policy; on a public test, the mean loss of judgements under each policy."""
         policy = self.policies[self.chosen(theta_D)]
         about: dict[str, object] = {
             "name": policy.name,
@@ -209,7 +208,7 @@ class PolicyClass:
         return about
 
     def _says(self, policy: Policy) -> str:
-        """Return for reports and cards what was chosen, and by what."""
+        """A description of the choice for reports and cards."""
         by, last = self.settings, last_name(self.settings.path).removeprefix("./")
         return (
             f"Nothing was trained: of {self.dimension:,} policies that were there already, and "
@@ -227,17 +226,17 @@ class PolicyClass:
         save_language_model(folder, chosen, np.zeros(0), model, options)
 
     def unrounded(self, place: int) -> LanguageBase:
-        """One of them in float32, to be saved."""
+        """A policy of the class in float32, for saving."""
         return LanguageBase(replace(self._settings(self.policies[place]), dtype="float32"))
 
     def _settings(self, policy: Policy) -> BaseSettings:
-        """Return a policy's: the reference's, but for where it lies and what it is."""
+        """A policy's settings: those of the reference, with its own path and digest."""
         return replace(
             self.settings, path=policy.path, digest=policy.digest, revision="", merged=""
         )
 
     def _check(self, policy: Policy) -> None:
-        """That what is there is what was committed, and speaks as the reference does."""
+        """Check that a policy is the one committed, and has the reference's tokens."""
         with _naming(policy):
             result = contents_of(policy.path).digest
             if result != policy.digest:
@@ -270,7 +269,7 @@ def _naming(policy: Policy) -> Iterator[None]:
 
 
 def _speech(base: LanguageBase) -> tuple[object, ...]:
-    """Return what decides which tokens a text is."""
+    """Everything that decides the tokens of a text."""
     words = base.tokenizer
     whole = {"slow": str(type(words))}
     if words.is_fast:
@@ -311,7 +310,7 @@ class ClassExamples:
 
     @property
     def kind(self) -> Kind:
-        """Of the judgements."""
+        """The kind of the judgements."""
         return self.judged.kind
 
     @property
@@ -331,20 +330,20 @@ class ClassExamples:
 
     @property
     def counts_U(self) -> torch.Tensor:
-        """Return how many judgements each user has."""
+        """The number of judgements of each user."""
         return self.judged.counts_U
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
-        """Return how often the chosen policy prefers what was preferred."""
+        """The accuracy of the chosen policy."""
         logits_R = self.logits_R(torch.from_numpy(float32_of(theta_D)))
         return accuracy_by(logits_R, self.y_R, self.start_U, self.kind, self.width)
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
-        """Return its accuracy alone."""
+        """The accuracy; there are no other metrics."""
         return self.accuracy(theta_D), {}
 
     def in_batches(self, tokens: int) -> Self:
-        """Return these: every text is measured by itself."""
+        """Itself: every text is measured by itself."""
         del tokens
         return self
 
@@ -353,7 +352,7 @@ class ClassExamples:
         return replace(self, judged=self.judged.select(users_S))
 
     def in_public(self) -> Self:
-        """The same, declared public: texts share batches."""
+        """The same examples, declared public: texts share batches."""
         return replace(self, judged=replace(self.judged, public=True))
 
     def measure(self, users_S: np.ndarray) -> None:
@@ -374,7 +373,7 @@ class ClassExamples:
         return torch.from_numpy(np.where(texts_JK >= 0, ratio_JK, 0.0))
 
     def losses(self) -> np.ndarray:
-        """Return what each judgement loses under each policy, (J, P) float64, of true labels."""
+        """The loss of each judgement under each policy, (J, P) float64, for true labels."""
         loss = policy_loss(self.base.reference)
         y_JW = self.y_R.view(-1, self.width).double()
         worst = (1.0 + math.tanh(loss.r_max)) ** 2

@@ -1,4 +1,4 @@
-"""A choice among policies that are there already: the exponential mechanism over a finite class.
+"""A choice among existing policies: the exponential mechanism over a finite class.
 
 Nothing is trained. Of a class of policies that was fixed before (``murmuration policies commit``)
 the one is drawn that suits people best, by chance:
@@ -7,12 +7,12 @@ the one is drawn that suits people best, by chance:
   y)², z being the difference of the rewards that the policy stands for, clipped at 2·R_max. A user
   counts as the mean of their judgements, shifted to a minimum of zero and held within the span,
   4·tanh(R_max), in whole numbers. The sum leaves.
-- *Server.* Draws one policy with probability proportional to exp(−rate · sum), by exact coins.
+- *Server.* Draws one policy with probability proportional to exp(−rate · sum), by exact sampling.
 
-Formal guarantee: (ε, 0) at the level of users under the plan's adjacency. It needs the
-class not to depend on what these users judged, or only by runs that were private themselves and are
-charged beside (``lineage``). Everybody takes part: q = 1. Trusted: the nodes, and the server with
-sums before the draw.
+Formal guarantee: (ε, 0) at the level of users under the plan's adjacency. It needs the class not to
+depend on what these users judged, or only by runs that were private themselves and are charged
+beside (``lineage``). All users take part: q = 1. Trusted: the nodes, and the server with sums
+before the draw.
 
 Source: Zhou et al. 2025, Algorithm 2; McSherry and Talwar 2007. See
 ``research.strategies.choice.exponential_mechanism``.
@@ -38,6 +38,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.privacy.promise import Promise
+from murmuration.privacy.theorems import ALL, Mechanism, Participation, Theorem, Unit
 from murmuration.research.strategies.choice.exponential_mechanism import (
     RULES,
     STEPS,
@@ -54,22 +55,20 @@ from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.declaration import option
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
-    ALL,
     BuiltStrategy,
     NodeHalf,
     Number,
     RunContext,
     Strategy,
-    Sums,
     base_settings,
 )
 
 
 @dataclass(frozen=True)
 class ChoicePlan:
-    """What is chosen by, among what, and what that costs.
+    """The mechanism of a choice, the class, and the cost.
 
-    ``digest`` is that of the class; ``mechanism`` knows how many policies there are.
+    ``digest`` is that of the class; ``mechanism`` has the number of policies.
     """
 
     mechanism: ExponentialMechanism
@@ -79,12 +78,12 @@ class ChoicePlan:
 
     @property
     def charges(self) -> dict[Event, int]:
-        """One choice."""
+        """The event of one choice."""
         return {self.mechanism.event: 1}
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """Return what nodes are told of it: how many policies there are."""
+        """The config sent to nodes: the number of policies."""
         return {"policies": self.mechanism.choices}
 
 
@@ -116,8 +115,9 @@ def client_update(
 
 
 def most_of_one(number: Number) -> float:
-    """One user's part of a sum, at most, in spans: one under each policy but the one that is best
-    for them."""
+    """The bound on one user's part of a sum, in spans: one for each policy except the user's
+    best.
+    """
     return math.sqrt(max(1.0, number("policies", math.inf) - 1.0))
 
 
@@ -127,18 +127,20 @@ def grid_of_losses(number: Number) -> Mapping[str, float]:
 
 
 class Exponential(CohortStrategy):
-    """The server half of a choice by exact coins, with a ``ChoicePlan``. θ is 1 at the choice."""
+    """The server half of a choice by exact sampling, with a ``ChoicePlan``. θ is 1 at the
+    choice.
+    """
 
     name = "exponential"
     plan: ChoicePlan
     optimizer: SolvedModel
 
     def steps(self) -> Mapping[str, float]:
-        """That of losses."""
+        """The grid step of losses."""
         return {"sum": 1.0 / STEPS}
 
     def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
-        """Whole numbers that so many users can have."""
+        """True for whole numbers that ``users`` users can have."""
         return self.plan.mechanism.is_valid(sums["sum"] * STEPS, users)
 
     def update(self, round_: int, totals: Mapping[str, np.ndarray]) -> float:
@@ -183,7 +185,7 @@ def pure_epsilon(
     delta: float,
     adjacency: Adjacency,
 ) -> float:
-    """Return the pure epsilon that a release may have, for the accountant to count ``budget``.
+    """The pure epsilon that a release may have, so that the accountant counts ``budget``.
 
     That is the budget, unless it lies between two losses of the accountant's grid, so that the next
     one is counted: then a step less.
@@ -200,7 +202,7 @@ def pure_epsilon(
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
-    """One choice, from settings and the class that the features describe."""
+    """The strategy of one choice, from settings and the class that the features describe."""
     config, own = context.config, context.config.of(ExponentialSettings)
     if context.participants.registry.randomized:
         raise InputError(f"labels here went through randomized response: {_TRUE_LABELS}")
@@ -336,13 +338,23 @@ EXPONENTIAL = Strategy(
     build=build,
     node_halves={"exponential": NodeHalf(client_update, most_of_one, grid_of_losses)},
     settings=ExponentialSettings,
-    adjacencies=ALL,
+    theorems=(
+        Theorem(
+            Unit.LOSSES,
+            Participation.ONCE,
+            Mechanism.EXPONENTIAL,
+            "pure-dp",
+            ALL,
+            "A policy drawn with weights e^(−εL/Δ), L being the sum of users' bounded losses, is "
+            "(ε, 0)-private.",
+            "Zhou et al. 2025, Algorithm 2; McSherry and Talwar 2007",
+            "exponential-mechanism",
+        ),
+    ),
     rounds=(1,),
-    sums=Sums.ON_A_GRID,
     check=_check,
     fits_policies=True,
     trains=False,
-    draws="exponential-mechanism",
     lineage=_lineage,
     features=_described,
 )

@@ -1,12 +1,12 @@
 """The exponential mechanism: which of finitely many models suits people best, chosen by chance.
 
-Every user brings, for each of P choices that were fixed without looking at anybody's data, what it
-loses on their judgements. A choice is drawn with probability proportional to exp(−rate · total
-loss), so a good one is likely, and no user can make any outcome much likelier (McSherry and Talwar
-2007; Zhou et al. 2025, Algorithm 2).
+Every user has, for each of P choices that were fixed independently of all data, its loss on their
+judgements. A choice is drawn with probability proportional to exp(−rate · total loss), so a good
+one is likely, and no user can make any outcome much likelier (McSherry and Talwar 2007; Zhou et al.
+2025, Algorithm 2).
 
-How likely is decided by the *span*: by how much one unit's losses can differ between choices. A
-constant that a user's losses share moves all choices alike and cancels, so each vector is shifted
+The probabilities depend on the *span*: the largest difference of one unit's losses between choices.
+A constant that a user's losses share moves all choices alike and cancels, so each vector is shifted
 to a minimum of zero and lies in [0, span]. A vector that comes or goes then multiplies weights by
 something between e^(−rate·span) and 1, all of them the same way: rate ε/span is ε-DP. One that is
 swapped moves weights both ways, and the rate must be ε/(2·span). Both are attained.
@@ -21,11 +21,11 @@ Decisions:
   it, so what a user adds is at most ``STEPS`` whichever way it was rounded, and sums are exact in
   any order and under masks.
 - *An exact draw.* A choice is proposed uniformly and taken with probability exp(−γ), with γ the
-  rational number that rate and sums make and coins that are exact (``discrete_laplace``), until one
-  is taken; in permute-and-flip, of those not proposed before. No exponential or logarithm is ever
-  rounded, so there are no last digits to read (Mironov 2012; Ilvento 2020), as there are in noise
-  added to scores or in a softmax of 64 bits. At most P proposals are needed on average. How long it
-  takes tells something of the sums: whoever may see outcomes only may not see that.
+  rational number that rate and sums make and exact Bernoulli draws (``discrete_laplace``), until
+  one is taken; in permute-and-flip, of those not proposed before. No exponential or logarithm is
+  ever rounded, so there are no last digits to read (Mironov 2012; Ilvento 2020), as there are in
+  noise added to scores or in a softmax of 64 bits. At most P proposals are needed on average. Its
+  running time depends on the sums, and must be hidden from those who may see outcomes only.
 
 Legend: P choices, J judgements of one user.
 """
@@ -58,7 +58,7 @@ _MOST_EPSILON = 500.0
 
 
 def span_of(r_max: float) -> float:
-    """4·tanh(``r_max``): by how much (tanh(z/2) − y)² can differ over |z| ≤ 2·``r_max``, y = ±1.
+    """4·tanh(``r_max``): the largest difference of (tanh(z/2) − y)² over |z| ≤ 2·``r_max``, y = ±1.
 
     Less than the 4 of Zhou et al. 2025, whose clip allows no more either.
     """
@@ -80,19 +80,19 @@ class ExponentialMechanism:
 
     Formal guarantee: one ``choose`` is the event ``self.event`` under ``adjacency``, provided that
     the choices do not depend on the data, that each user's part of the sum came from
-    ``contribution``, and that the losses it was given are a function of that user's judgements and
-    of nothing else: not of who else was in a batch, which moves last digits. At item level one
-    judgement costs ``epsilon``, and ``event`` is of a user, who has up to ``cap`` of them; that is
-    exact for a user as well, not a bound.
+    ``contribution``, and that its losses are a function of that user's judgements alone: not of
+    other users in a batch, which move last digits. At item level one judgement costs ``epsilon``,
+    and ``event`` is of a user, who has up to ``cap`` of them; that is exact for a user as well, not
+    a bound.
 
     Attributes:
         epsilon: of a user, or at item level of one judgement.
-        span: by how much the losses of one judgement can differ between choices, as from
-            ``span_of``; what differs by more is cut off.
+        span: the largest difference of one judgement's losses between choices, as from ``span_of``;
+            larger ones are clipped.
         choices: P.
         adjacency: the relation between neighbouring data sets.
         cap: 0 at user level, where a user counts as the mean of their judgements. At item level
-            each judgement counts by itself, the first so many of a user. There ``epsilon`` is of a
+            each judgement counts by itself, the first ``cap`` of a user. There ``epsilon`` is of a
             judgement that keeps its place: where one comes or goes, the next moves up under the
             cap, two vectors change, and it costs up to twice that.
         rule: of the choice.
@@ -122,7 +122,7 @@ class ExponentialMechanism:
 
     @property
     def event(self) -> Event:
-        """Return what a choice costs one user: at item level, all of their judgements."""
+        """The event of a choice for one user: at item level, of all their judgements."""
         epsilon = self.epsilon * max(1, self.cap)
         if epsilon > _MOST_EPSILON:
             return Unprotected()
@@ -130,13 +130,13 @@ class ExponentialMechanism:
 
     @property
     def rate(self) -> Fraction:
-        """By how much a step of a sum lowers the logarithm of a choice's probability."""
+        """The decrease of the logarithm of a choice's probability per step of its sum."""
         return Fraction(self.epsilon) / (STEPS * self.adjacency.vectors_changed)
 
     def contribution(self, losses_JP: np.ndarray) -> np.ndarray:
         """A user's part of the sums from their judgements' losses, (P,) float64 of whole numbers.
 
-        Whoever has no judgements, losses of another shape or any that is not finite adds zero.
+        A user with no judgements, losses of another shape or a loss that is not finite adds zero.
         """
         zero_P = np.zeros(self.choices)
         losses_JP = np.asarray(losses_JP, dtype=np.float64)
@@ -148,9 +148,9 @@ class ExponentialMechanism:
         return steps_JP.sum(axis=0) if np.isfinite(steps_JP).all() else zero_P
 
     def in_steps(self, losses_JP: np.ndarray) -> np.ndarray:
-        """Return each row less its minimum and held within the span, in whole steps, (J, P).
+        """Each row less its minimum, clipped to the span, in whole steps, (J, P).
 
-        NaN in a row that is not finite; of finite losses, too, a difference can be too large.
+        NaN in a row that is not finite; a difference of finite losses can overflow, too.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             apart_JP = (losses_JP - losses_JP.min(axis=1, keepdims=True)) / self.span
@@ -159,7 +159,7 @@ class ExponentialMechanism:
         return np.where(finite_J[:, None], steps_JP, np.nan)
 
     def is_valid(self, sum_P: np.ndarray, users: int) -> bool:
-        """Return whether so many users can have produced a node's sums."""
+        """True if ``users`` users can have produced a node's sums."""
         return (
             sum_P.shape == (self.choices,)
             and users * self.most < _EXACT
@@ -168,7 +168,7 @@ class ExponentialMechanism:
         )
 
     def probabilities(self, sum_P: np.ndarray) -> np.ndarray:
-        """Return how likely each choice is, (P,), to the accuracy of 64 bits. Not for release."""
+        """The probability of each choice, (P,), to the accuracy of 64 bits. Not for release."""
         weight_P = np.exp(-float(self.rate) * (sum_P - sum_P.min()))
         if self.rule == "exponential":
             return weight_P / weight_P.sum()
@@ -184,7 +184,7 @@ class ExponentialMechanism:
         return result_P
 
     def expected_gap(self, sum_P: np.ndarray) -> float:
-        """By how much what is chosen loses more than the best, on average. Not for release.
+        """The expected loss of the choice less that of the best. Not for release.
 
         In the unit of losses, summed over users (at item level over judgements).
         """
@@ -192,7 +192,7 @@ class ExponentialMechanism:
         return float(self.probabilities(sum_P) @ gap_P)
 
     def gap_bound(self, failure: float = 1.0) -> float:
-        """Return what the gap exceeds with probability at most ``failure``; public.
+        """The bound that the gap exceeds with probability at most ``failure``; public.
 
         (span/ε)·log(P/failure), and twice that where a user is swapped. At ``failure`` 1 it bounds
         the *expected* gap: E[rate · gap] is at most the entropy of the choice. Both hold for

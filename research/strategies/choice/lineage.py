@@ -8,7 +8,7 @@ was private itself: then what its runs cost is added to what the choice costs, a
 a run may depend on what earlier ones released (basic composition). Where nothing can be added the
 run is refused.
 
-That somebody looked at users' data in other ways before committing, no file can show.
+No file can show whether users' data were used in other ways before committing.
 """
 
 from collections.abc import Iterable
@@ -32,17 +32,17 @@ _UNKNOWN = "take the folder as its run left it, or leave the policy out"
 
 
 def commit(file: Path, named: Iterable[str], public: bool = False) -> tuple[str, list[Policy]]:
-    """Write the class of some models to a file; its digest, and the policies.
+    """Write the class of some models to a file; returns its digest, and the policies.
 
     Args:
-        file: where to; must not be there.
+        file: its path; must not exist.
         named: folders or hub names, or NAME=FOLDER. A folder that a run calls ``model`` goes by
             the run's name.
-        public: declares that those whose folders name no run were made from nobody's data, or from
-            data that is public.
+        public: declares that those whose folders name no run were made without users' data, or from
+            public data.
 
     Raises:
-        InputError: names what cannot be part of a class, and why.
+        InputError: a model cannot be part of a class; the message has the reason.
     """
     policies = [_committed(text, public) for text in named]
     return write_class(file, policies), policies
@@ -75,7 +75,7 @@ def _committed(text: str, public: bool) -> Policy:
 
 
 def of_policies(policies: Iterable[Policy], config: Settings) -> Promise:
-    """Return the runs that the policies of a run's class came from.
+    """The runs that the policies of a run's class came from.
 
     All of them: which policy is chosen depends on the others, too.
 

@@ -1,7 +1,7 @@
 """A finite class of policies that are there already: which they are, and the file that names them.
 
-A policy is a model of the next token, as any run with `--task policy` or `sft` saves it, or anybody
-else's. What judgements lose under each is for `class_examples`.
+A policy is a causal language model, saved by a run with `--task policy` or `sft`, or from
+elsewhere. What judgements lose under each is for `class_examples`.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ _AT = "#"
 
 @dataclass(frozen=True)
 class Policy:
-    """One of a class.
+    """A policy of a class.
 
     Attributes:
-        name: by which it is told.
+        name: its name in the class.
         path: its folder, or a hub name.
-        digest: SHA-256 of what decides what it says (`checkpoint.digest_of`).
+        digest: SHA-256 of everything that decides its output (`checkpoint.digest_of`).
         lineage: heads of the ledgers of the runs that it came from, as its folder has them.
-        public: whether it was declared that it, or what it came from, cost nobody anything.
+        public: whether it was declared to have no privacy cost.
     """
 
     name: str
@@ -104,7 +104,7 @@ def read_class(named: str) -> tuple[Policy, ...]:
 
 
 def policy_of(entry: Mapping[str, Any]) -> Policy:
-    """Return a policy from JSON.
+    """A policy from JSON.
 
     Raises:
         ValueError, KeyError, TypeError: anything else.

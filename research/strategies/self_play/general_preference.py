@@ -1,16 +1,16 @@
-"""Who is preferred to whom, without rewards: preferences that may go in circles.
+"""General preferences without rewards, which need not be transitive.
 
 A reward orders responses; people need not agree on an order. A general preference is a function
 ℓ(a, b) = 2·P(a is preferred to b) − 1 with ℓ(b, a) = −ℓ(a, b), and nothing else. The class here is
 
-    ℓ(a, b) = ⟨w, φ(a) − φ(b)⟩ + ⟨S, p(a) ∧ p(b)⟩, within [−1, 1],
+ℓ(a, b) = ⟨w, φ(a) − φ(b)⟩ + ⟨S, p(a) ∧ p(b)⟩, within [−1, 1],
 
 with hashed n-grams φ, a few fixed random directions p of them, and p(a) ∧ p(b) the numbers
 p_i(a)·p_j(b) − p_j(a)·p_i(b) for i < j: without S a linear reward, with it circles.
 
-It is fitted by least squares to labels that left their users randomized, each multiplied by what
-makes its expectation the truth: Zhou et al. 2025 ("S"), eq. 10, with weights for coins that differ
-and a ridge, which the paper does not have. Post-processing: nothing here costs privacy.
+It is fitted by least squares to labels that left their users randomized, each multiplied so that it
+is unbiased: Zhou et al. 2025 ("S"), eq. 10, with weights for different flip probabilities and a
+ridge, which the paper does not have. Post-processing: nothing here costs privacy.
 
 Legend: N labels, R responses, D features, P directions, F = D + P(P − 1)/2 numbers of a pair.
 """
@@ -44,15 +44,15 @@ class GeneralPreference:
         contrast_N: np.ndarray,
         features: FeatureMap | None = None,
     ) -> "GeneralPreference":
-        """Return the minimiser of Σ contrast² · (ℓ(preferred, other) − 1/contrast)², and a ridge.
+        """The minimiser of Σ contrast² · (ℓ(preferred, other) − 1/contrast)², and a ridge.
 
         The ridge is the mean square of a pair's numbers, so that ℓ is about one at most where
-        labels say nothing.
+        labels have no information.
 
         Args:
             pairs: N of a response that is stated to be preferred, and the other one.
-            contrast_N: by how much likelier the true statement is than the other; 1 of a true
-                label, and 1/c(ε) of one behind randomized response.
+            contrast_N: the probability of the true statement less that of the other; 1 for a true
+                label, and 1/c(ε) for one behind randomized response.
             features: hashed n-grams if not given.
         """
         features = features or HashingFeatures()
@@ -64,12 +64,12 @@ class GeneralPreference:
         return cls(features, np.linalg.solve(gram_FF, x_NF.T @ contrast_N))
 
     def __call__(self, responses: Sequence[str], others: Sequence[str]) -> np.ndarray:
-        """Return ℓ of R responses over as many others, (R,) float64."""
+        """ℓ of R responses over as many others, (R,) float64."""
         return np.clip(_pairs(self.features, responses, others) @ self.weights_F, -1.0, 1.0)
 
 
 def _pairs(features: FeatureMap, first: Sequence[str], second: Sequence[str]) -> np.ndarray:
-    """Return the numbers of pairs, (R, F) float64: the negative, where both change places."""
+    """The numbers of pairs, (R, F) float64; swapping both negates them."""
     a_RD, b_RD = (
         features([""] * len(texts), list(texts)).astype(np.float64) for texts in (first, second)
     )

@@ -26,7 +26,9 @@ _log = get_logger("murmuration")
 def played(
     policy: PolicyModel, items: PublicItems, fit: PolicyFit
 ) -> tuple[Callable[[Told], tuple[np.ndarray, list[str]]], str]:
-    """Return how a policy plays against itself, by what labels say of preferences, and in words."""
+    """The function that plays a policy against itself, by a preference estimated from labels, and a
+    description.
+    """
     from murmuration.preference.language.next_tokens import scored_tokens
     from murmuration.research.strategies.self_play.general_preference import GeneralPreference
     from murmuration.research.strategies.self_play.play import SelfPlay

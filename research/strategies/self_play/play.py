@@ -53,12 +53,12 @@ class PlayedPairs(PolicyExamples):
     def from_pairs(
         cls, pairs: PolicyExamples, gain_J: np.ndarray, former_J: torch.Tensor, eta: float
     ) -> "PlayedPairs":
-        """Return pairs with an iteration's question."""
+        """Pairs with the targets of an iteration."""
         known = {one.name: getattr(pairs, one.name) for one in fields(pairs)}
         return cls(**known, gain_J=torch.from_numpy(gain_J), former_J=former_J.double(), eta=eta)
 
     def loss_N(self, reward_N: torch.Tensor, taken_N: np.ndarray) -> torch.Tensor:
-        """Return eq. 11's loss of some pairs, (N,), by the differences of their rewards H."""
+        """The loss of eq. 11 of some pairs, (N,), by the differences of their rewards H."""
         chosen_N = torch.from_numpy(taken_N)
         margin_N = (1.0 + 1.0 / self.eta) * reward_N - self.former_J[chosen_N] / self.eta
         return (margin_N.clamp(-CLIP, CLIP) - self.gain_J[chosen_N]) ** 2
@@ -71,7 +71,7 @@ class PlayedPairs(PolicyExamples):
         weight_N: np.ndarray,
         model: PreferenceModel,
     ) -> np.ndarray:
-        """As what it extends, of that loss. In units of H: divided by (1 + 1/η)²."""
+        """As in the base class, for this loss. In units of H: divided by (1 + 1/η)²."""
         del model
         ratio_NK = torch.from_numpy(score_R - self.reference_T[texts_R]).view(-1, 2)
         ratio_NK.requires_grad_(True)
@@ -87,7 +87,7 @@ class SelfPlay:
 
     Attributes:
         iterations: T.
-        pairs: how many the reference writes.
+        pairs: the number that the reference generates.
         fit: of one iteration.
 
     Raises:
@@ -112,7 +112,7 @@ class SelfPlay:
         longest: int,
         progress: Callable[[int, int], None] = lambda *_: None,
     ) -> np.ndarray:
-        """Return θ of the last policy, (D,) float32; otherwise as `iterates`."""
+        """θ of the last policy, (D,) float32; otherwise as `iterates`."""
         played = self.iterates(preference, prompts, base, examples_of, longest, progress)
         return deque(played, maxlen=1).pop()  # one at a time: θ may be a whole model
 
@@ -133,7 +133,7 @@ class SelfPlay:
             base: what is trained.
             examples_of: makes judgements into those of the policy.
             longest: the most tokens of a response.
-            progress: is told iterations done, and how many there are.
+            progress: is called with the number of iterations done, and of all.
 
         Raises:
             InputError: a step is not finite.
@@ -161,7 +161,7 @@ class SelfPlay:
 
 
 def _pairs(prompts: Sequence[str], first: Sequence[str], second: Sequence[str]) -> Judgements:
-    """Responses of nobody, as judgements whose order says nothing."""
+    """Responses as judgements of a nominal user, whose order is meaningless."""
     return Judgements(
         user_ids=("nobody",),
         start_U=np.array([0, len(prompts)]),

@@ -47,7 +47,7 @@ class Sampled(Retained):
 
     @property
     def everybody(self) -> bool:
-        """Return whether everybody is in each round."""
+        """True if all users are in each round."""
         return self.sampling == "all"
 
 

@@ -17,7 +17,7 @@ from murmuration.privacy.accounting.events import (
     Unprotected,
 )
 from murmuration.privacy.accounting.group_privacy import group_epsilon
-from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.adjacency import Adjacency
 
 poisson = st.builds(
     PoissonGaussian,
@@ -224,12 +224,6 @@ def test_a_users_labels_cost_their_epsilon_and_no_more(epsilon):
 
 def test_a_delta_of_labels_is_not_free():
     assert cost(RandomizedLabels(1.0, delta=1e-5), delta=1e-6) == math.inf
-
-
-@pytest.mark.parametrize("adjacency", [a for a in Adjacency if a is not Adjacency.REPLACE_LABELS])
-def test_only_labels_are_protected(adjacency):
-    with pytest.raises(Unsupported, match="use replace-labels"):
-        RandomizedLabels(1.0).loss(adjacency, 1e-3)
 
 
 def test_it_is_read_back_from_a_ledger():

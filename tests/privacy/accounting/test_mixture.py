@@ -16,7 +16,7 @@ from murmuration.privacy.accounting import accountant as accounting
 from murmuration.privacy.accounting import mixture
 from murmuration.privacy.accounting.events import PoissonGaussian, from_json, to_json
 from murmuration.privacy.accounting.mixture import MixtureGaussian
-from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.adjacency import Adjacency
 
 #: sigma, G and epsilon at p = 0.01, T = 2000, delta = 1e-6, discretized to 1e-3.
 FIXED_POINTS = ((1.0, 1, 2.9565), (2.0, 2, 2.2019), (4.0, 8, 4.4447), (4.0, 32, 23.626))
@@ -171,16 +171,6 @@ def test_losses_out_of_bounds_are_infinite_and_not_left_out(
     event = MixtureGaussian(0.123, 1, 0.01)
     assert loss_of(event, Adjacency.ADD_REMOVE, 1e-2).get_epsilon_for_delta(1e-3) == math.inf
     assert 0.005 < loss_of(event, Adjacency.ADD_REMOVE, 1e-2).get_delta_for_epsilon(15.0) <= 0.01
-
-
-@pytest.mark.parametrize("adjacency", [Adjacency.REPLACE, Adjacency.REPLACE_LABELS])
-def test_no_guarantee_where_a_user_is_replaced(adjacency: Adjacency) -> None:
-    with pytest.raises(Unsupported, match=f"no guarantee under {adjacency}.*add-remove or zero"):
-        MixtureGaussian(4.0, 8, 0.01).loss(adjacency, 1e-3)
-    with pytest.raises(ValueError, match="use add-remove or zero-out"):
-        accounting.calibrate_noise(
-            1.0, lambda s: {MixtureGaussian(s, 8, 0.01): 10}, delta=1e-6, adjacency=adjacency
-        )
 
 
 def test_the_written_form_is_stable() -> None:

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from murmuration.privacy.accounting.events import GroupGaussian, PoissonGaussian
+from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import discrete_gaussian, grid
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise, draw
-from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum, JointSum
+from murmuration.privacy.mechanisms.noisy_sum import GaussianSum, JointSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 
@@ -115,16 +115,6 @@ def test_what_cannot_be_added_is_refused(ledger: Ledger) -> None:
         release(ones / 3)
     with pytest.raises(ValueError, match="noise for 3 coordinates"):
         release(np.ones(4))
-
-
-def test_discrete_noise_needs_an_event_that_has_it() -> None:
-    from murmuration.privacy.mechanisms.clipping import ExampleClip
-
-    clip = ExampleClip(1.0)
-    made = ExampleSum(0.1, 4, clip, 2.0, Adjacency.ADD_REMOVE, discrete=DiscreteNoise(3))
-    assert isinstance(made.event, DiscretizedGaussian)
-    with pytest.raises(ValueError, match="no discrete noise"):
-        ExampleSum(0.1, 4, clip, 2.0, Adjacency.ADD_REMOVE, GroupGaussian, DiscreteNoise(3))
 
 
 @pytest.mark.parametrize("scale", [0.5, math.nan, math.inf, 2.0**60])

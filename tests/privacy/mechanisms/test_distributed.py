@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from murmuration.privacy.accounting import accountant, events
-from murmuration.privacy.accounting.events import GroupGaussian, PoissonGaussian, PureDp
+from murmuration.privacy.accounting.events import PoissonGaussian, PureDp
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
@@ -176,11 +176,6 @@ def test_the_cost_is_that_of_one_draw_and_it_survives_the_ledger():
 def test_one_party_is_no_company(parties):
     with pytest.raises(ValueError, match="at least two parties"):
         DistributedNoise(3, parties)
-
-
-def test_groups_have_no_such_noise():
-    with pytest.raises(ValueError, match="--noise gaussian"):
-        DistributedNoise(3, 2).charged(GroupGaussian(4.0, 2, 0.1))
 
 
 def test_a_release_adds_nothing_and_takes_nothing_that_nodes_cannot_have_sent():

@@ -13,7 +13,7 @@ from scipy import stats
 from murmuration.privacy.accounting import accountant, events
 from murmuration.privacy.accounting.events import HoldOut, MixtureGaussian, PoissonGaussian, PureDp
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
-from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.auditing import Task
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.selection import renyi
@@ -212,9 +212,3 @@ def test_hostile_events_are_refused(bad):
     fields = {"eta": 0.0, "gamma": 0.1, "candidates": (COST,), **bad}
     with pytest.raises(ValueError, match=r"."):
         RandomStopping(**fields)
-
-
-@pytest.mark.parametrize("adjacency", [Adjacency.REPLACE, Adjacency.REPLACE_LABELS])
-def test_replaced_users_have_no_guarantee(adjacency):
-    with pytest.raises(Unsupported, match="random stopping"):
-        RandomStopping(0.0, 0.1, (COST,)).loss(adjacency, 1e-4)

@@ -18,7 +18,7 @@ from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded, read_charges
-from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.analytic_gaussian import calibrate_noise
 from murmuration.research.reproductions.btl import Population, without_labels
 from murmuration.server import training
@@ -59,14 +59,6 @@ def test_noise_is_that_of_the_analytic_gaussian_of_sensitivity_two_clip_norms(ep
     exact = 2.0 * math.sqrt(rounds) * calibrate_noise(epsilon, 1e-5)
     assert exact <= made.noise_multiplier < exact * 1.001
     assert 0.999 * epsilon < made.epsilon() <= epsilon
-
-
-@pytest.mark.parametrize("adjacency", ["add-remove", "zero-out", "replace"])
-def test_other_adjacencies_are_refused(adjacency):
-    with pytest.raises(Unsupported, match="use --adjacency replace-labels"):
-        plan(adjacency=Adjacency(adjacency))
-    with pytest.raises(Unsupported, match="must be public"):
-        LabelMomentPlan.for_epsilon(1.0, **{**PLAN, "adjacency": Adjacency(adjacency)})
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from murmuration.preference.data.errors import InputError
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import BudgetExceeded
-from murmuration.privacy.adjacency import Adjacency, Unsupported
+from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.analytic_gaussian import calibrate_noise
 from murmuration.research.reproductions.btl import Population, without_labels
 from murmuration.strategies.optimizers import SolvedModel
@@ -40,10 +40,7 @@ def test_the_papers_noise_is_more_than_needed_and_the_ledger_says_so():
     assert 0.6 < made.epsilon() < 0.8
 
 
-@pytest.mark.parametrize("adjacency", ["add-remove", "zero-out", "replace"])
-def test_other_adjacencies_are_refused(adjacency):
-    with pytest.raises(Unsupported, match="use --adjacency replace-labels"):
-        ObjectivePlan.for_epsilon(1.0, **{**PLAN, "adjacency": Adjacency(adjacency)})
+def test_a_plan_for_nobody_is_refused():
     with pytest.raises(ValueError, match="at least one user"):
         ObjectivePlan.for_epsilon(1.0, **{**PLAN, "users": 0})
 
