@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from cryptography import x509
 
 from murmuration.client.agent.policy import Policy
@@ -50,6 +51,7 @@ from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.privacy.durable_files import replace_file
 from murmuration.strategies.settings.toml_text import parse_toml
 
+_GUARDED = "murmuration.deploy.guarded"
 RESTART_SECONDS = 5.0
 #: Of a host, or of an IPv6 address in brackets, and a port.
 _ADDRESS = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
@@ -230,16 +232,23 @@ def _check_user(user: str) -> None:
     if os.geteuid() != 0:
         raise InputError("--node-user needs root, to start the SuperNode as another user")
     try:
-        group = pwd.getpwnam(user).pw_gid
+        account = pwd.getpwnam(user)
     except KeyError:
         raise InputError(f"there is no user {user!r} on this machine") from None
+    for process in psutil.process_iter(["uids", "cmdline"]):
+        uids, command = process.info["uids"], process.info["cmdline"] or ()
+        if uids and account.pw_uid in uids and _GUARDED in command:
+            raise InputError(
+                f"another SuperNode runs as {user}: what its server ships could read this one's "
+                "key and ask this agent; give each deployment a --node-user of its own"
+            )
     with tempfile.TemporaryDirectory() as folder:
         shutil.chown(folder, user)
         try:
             tried = subprocess.run(
-                python("-c", "import murmuration.deploy.guarded"),
+                python("-c", f"import {_GUARDED}"),
                 user=user,
-                group=group,
+                group=account.pw_gid,
                 extra_groups=[],
                 env=node_environment(Path(folder)),
                 cwd=folder,

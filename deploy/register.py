@@ -16,6 +16,7 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
 from murmuration.deploy.init import deployed_address
 from murmuration.preference.data.errors import InputError
+from murmuration.privacy.regular_files import read_regular
 
 #: Seconds between tries.
 PAUSE = 1.0
@@ -67,7 +68,7 @@ def public_keys(folder: Path) -> dict[str, bytes]:
     result: dict[str, bytes] = {}
     for path in sorted(folder.glob("clients/*/node.pub")):
         try:
-            key = load_ssh_public_key(path.read_bytes())
+            key = load_ssh_public_key(read_regular(path))
         except (OSError, ValueError) as error:
             raise InputError(f"{path} is no public key: {error}") from None
         if not isinstance(key, EllipticCurvePublicKey):

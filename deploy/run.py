@@ -2,13 +2,15 @@
 
 The ServerApp runs where the SuperExec is, which is this machine; so is the run directory. A run
 that ends in any other way than completed is submitted again and goes on from its checkpoint: the
-ledger has every release that was charged, so what the crash repeats is charged again.
+ledger has every release that was charged, so what the crash repeats is charged again. What its app
+refuses, or cannot start, would end in the same way again, and is submitted once.
 
 Whoever started it is shown how it goes on: rounds and ε are those of the run directory, who is
 online is the SuperLink's. Which owners would refuse stands in the private log, which they may read.
 """
 
 import json
+import math
 import re
 import subprocess
 import tempfile
@@ -31,7 +33,7 @@ from murmuration.preference.data.errors import InputError
 from murmuration.privacy.figures import counted, share_text
 from murmuration.reporting.live.progress import RoundProgress
 from murmuration.server.registration import registration_for
-from murmuration.server.run_files import handed_over
+from murmuration.server.run_files import REFUSED, handed_over
 from murmuration.sims.runtimes.app_bundle import write_bundle
 from murmuration.sims.runtimes.tail import Tail
 from murmuration.strategies import registry
@@ -43,10 +45,14 @@ from murmuration.strategies.settings.declaration import about
 _POLL = 0.5
 #: What Flower says before an error of ours.
 _FLOWERS = "ServerApp failed with exception: "
-#: Seconds after which a run that has not begun is told of, and again after as many. An app that
-#: takes more than half of that to start is started once more, beside itself.
+#: Seconds after which a run that has not begun is told of.
 _BEGINS = 60.0
-_NOT_BEGUN = ("pending", "starting")
+#: Seconds after which Flower starts a ServerApp once more, beside itself, and how often it may.
+_STARTED_AGAIN, _STARTS = 30.0, 5
+_NOT_UP = (
+    f"its ServerApp does not get up, or takes longer than {_STARTED_AGAIN:g} seconds, after which "
+    "it is started again; what it says is in the output of server/superexec.sh"
+)
 
 Say = Callable[[str], None]
 
@@ -112,8 +118,8 @@ def run_deployed(
     its rounds would be charged while nobody watches.
 
     Raises:
-        InputError: there is a seed, the run was aborted, or it did not complete in so many
-            attempts; says why the last one ended.
+        InputError: there is a seed, the run was aborted or refused, its app does not start, or it
+            did not complete in so many attempts; says why the last one ended.
     """
     refuse_seed(config)
     out = Path(config.out)
@@ -195,21 +201,28 @@ class Watch:
         self._progress = RoundProgress(rounds, None, clock=clock)
         self._metrics, self._log = Tail(out / "metrics.jsonl"), Tail(out / "private" / "log.jsonl")
         self._nodes = ""
-        self._clock, self._waited = clock, 1
-        self._since = clock()
+        self._clock, self._since = clock, clock()
+        self._starting, self._told = math.inf, False
         self._metrics.read()
         self._log.read()
 
     def waits(self, status: str) -> None:
-        """Say once a minute that the run has not begun, and what may be the matter."""
-        waited = self._clock() - self._since
-        if status in _NOT_BEGUN and waited >= self._waited * _BEGINS:
-            self._waited = int(waited / _BEGINS) + 1
-            self._say(
-                f"not begun after {waited:.0f} seconds ({status}): its ServerApp does not get up, "
-                "or takes longer than 30 seconds and is started again and again; what it says is "
-                "in the output of server/superexec.sh"
-            )
+        """Say once that a run has not begun, and what may be the matter.
+
+        Raises:
+            InputError: its ServerApp was started often enough.
+        """
+        if status not in ("pending", "starting"):
+            return
+        now = self._clock()
+        if status == "starting":
+            self._starting = min(now, self._starting)
+        if now - self._starting >= _STARTS * _STARTED_AGAIN:
+            raise InputError(f"the run did not begin and was stopped: {_NOT_UP}")
+        if not self._told and now - self._since >= _BEGINS:
+            self._told = True
+            why = _NOT_UP if self._starting < now else "server/superexec.sh does not take it"
+            self._say(f"not begun after {_BEGINS:g} seconds: {why}")
 
     def look(self, client: ControlHttpClient) -> None:
         """Say what has happened since the last look, and who is online."""
@@ -217,6 +230,8 @@ class Watch:
         for line in self._log.read()[0]:
             if "would refuse" in line:
                 self._say(refusing(line))
+            if why := line.get("not registered"):
+                self._say(f"node {line['node']} takes no part: {shortened(str(why))}")
         lines, anew = self._metrics.read()
         self._progress.add(lines, anew=anew)
         left = self._progress.left
@@ -234,7 +249,11 @@ class Watch:
 
 
 def follow(server: Path, address: str, run_id: int, watch: Watch) -> str:
-    """Wait until a run is over, and watch it; why it did not complete, or nothing."""
+    """Wait until a run is over, and watch it; why it did not complete, or nothing.
+
+    Raises:
+        InputError: its app refused it, or was started too often without getting up; it is over.
+    """
     certificate = (server / "ca.crt").read_bytes()
     while True:
         try:
@@ -247,8 +266,13 @@ def follow(server: Path, address: str, run_id: int, watch: Watch) -> str:
                     if status.status == "finished":
                         completed = status.sub_status == "completed"
                         details = status.details.removeprefix(_FLOWERS)
+                        if details.startswith(REFUSED):
+                            raise InputError(shortened(f"the run was {details}"))
                         return "" if completed else f"{status.sub_status}: {details}".strip()
                     time.sleep(_POLL)
+        except InputError:
+            stop(server, address, run_id)
+            raise
         except Exception:  # the SuperLink is away for a while: it may come back
             time.sleep(_POLL)
 

@@ -19,6 +19,7 @@ import tomli_w
 from murmuration.client.agent.policy import Policy
 from murmuration.deploy.commands import template
 from murmuration.preference.data.errors import InputError
+from murmuration.privacy.regular_files import read_regular
 from murmuration.strategies.config import SETTINGS, RunConfig, by_field
 from murmuration.strategies.settings.sampling import usual_cohort
 from murmuration.strategies.settings.toml_text import parse_toml
@@ -123,7 +124,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         InputError: it cannot be read, or there is no run with them.
     """
     try:
-        settings = by_field(parse_toml(path.read_text(encoding="utf-8")))
+        settings = by_field(parse_toml(read_regular(path).decode()))
         usual_run(settings)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be used: {error}") from None

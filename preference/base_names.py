@@ -26,6 +26,7 @@ from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.sources import is_hub_name, looks_like_path
 from murmuration.preference.gguf import SMOLLM2, converted, is_gguf, is_packaged
 from murmuration.preference.online import hub_name, is_of_hub, snapshot
+from murmuration.privacy.regular_files import read_regular
 
 #: Folders with bases, separated as in PATH, or the bases themselves.
 ENVIRONMENT = "MURMURATION_BASES"
@@ -138,7 +139,7 @@ def _places(name: str, folder: Path) -> Iterator[Path]:
 def _recorded(folder: Path) -> Path | None:
     """The path of the base that a run recorded beside its model."""
     try:
-        result = json.loads((folder.resolve().parent / "base.json").read_bytes())["path"]
+        result = json.loads(read_regular(folder.resolve().parent / "base.json"))["path"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return Path(result) if isinstance(result, str) and Path(result).is_absolute() else None

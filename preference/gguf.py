@@ -20,6 +20,7 @@ from pathlib import Path
 
 from murmuration.preference.data.errors import InputError, first_line
 from murmuration.preference.language.row_cache import user_folder
+from murmuration.privacy.regular_files import read_regular
 
 #: A small language model that goes by one word, wherever its weights are.
 SMOLLM2 = "smollm2"
@@ -73,7 +74,7 @@ def origin_of(folder: Path) -> dict[str, str]:
     Empty for a folder that was not made from one.
     """
     try:
-        origin = json.loads((folder / "config.json").read_bytes()).get(_CONVERTED, {})
+        origin = json.loads(read_regular(folder / "config.json")).get(_CONVERTED, {})
     except (OSError, ValueError, AttributeError):
         return {}
     return origin if isinstance(origin, dict) else {}

@@ -37,6 +37,7 @@ from murmuration.preference.linear.examples import pair_examples
 from murmuration.preference.model_folder import SaveOptions, replace_folder
 from murmuration.preference.models import models
 from murmuration.preference.scoring import Text, scores_of, strings_of
+from murmuration.privacy.regular_files import check_folder
 
 if TYPE_CHECKING:
     from murmuration.preference.language.reward import SavedReward
@@ -251,7 +252,8 @@ def _read_config(folder: Path) -> dict:
     if not folder.is_dir():
         raise InputError(f"{folder}: no such model folder")
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        check_folder(folder)
+        config = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise InputError(f"{folder}: not a reward model: it has no config.json") from None
     except (OSError, ValueError) as error:

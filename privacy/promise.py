@@ -34,6 +34,7 @@ from murmuration.privacy.accounting.ledger import read_account
 from murmuration.privacy.accounting.ledger_lines import Account, LedgerError
 from murmuration.privacy.accounting.terms import Caveat, RunTerms, Unit, caveat_sentences
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.regular_files import read_regular
 
 #: Caveats under which there is no figure at all.
 _NO_FIGURE = frozenset({Caveat.NOT_PROVEN, Caveat.UNCHARGED})
@@ -109,7 +110,7 @@ class ReleasedRun:
             epsilon = spent_by(account, terms)
         except (ValueError, OverflowError) as error:
             raise LedgerError(f"{path}: its charges cannot be composed ({error})") from None
-        ledger = path.read_bytes()[: contents.size], head_path(path).read_bytes()
+        ledger = read_regular(path)[: contents.size], read_regular(head_path(path))
         return cls(
             terms,
             Adjacency(promise["adjacency"]),

@@ -16,16 +16,31 @@ from murmuration.privacy.figures import share_text
 from murmuration.privacy.promise import epsilon_text
 from murmuration.server.replies import decode_each_by_itself
 from murmuration.server.run import run_training
-from murmuration.server.run_files import settings_of
+from murmuration.server.run_files import REFUSED, settings_of
 from murmuration.strategies.config import RunConfig, refuse_seed
 from murmuration.strategies.protocol.availability import RunAborted
+from murmuration.strategies.protocol.users import RegistryError
 
 app = ServerApp()
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """One run; its folder holds the result."""
+    """Run what the run config says; its folder holds the result.
+
+    Raises:
+        InputError: it would be refused again. Of a deployed run its first word says so to
+            `murmuration deploy run`, which hears the text alone.
+    """
+    try:
+        _run(grid, context)
+    except InputError as error:
+        if not isinstance(grid, HttpGrid) or isinstance(error.__cause__, RegistryError):
+            raise  # who is there may be another matter a minute later
+        raise InputError(f"{REFUSED}{error}") from None
+
+
+def _run(grid: Grid, context: Context) -> None:
     settings = settings_of(context.run_config)
     if not settings.get("out"):
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")

@@ -28,6 +28,7 @@ from safetensors import numpy as safetensors
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.chained_record import Head
 from murmuration.privacy.durable_files import replace_file
+from murmuration.privacy.regular_files import read_regular
 from murmuration.strategies.base import PRIVATE
 
 #: Where it lies in a run's folder.
@@ -100,7 +101,7 @@ _TYPES = {"<f8": "F64", "<f4": "F32", "<i8": "I64", "<u8": "U64", "|u1": "U8", "
 
 def _verified(path: Path) -> dict[str, np.ndarray]:
     """Return the arrays of a file, but for their checksum; ValueError if that is another."""
-    arrays = safetensors.load(path.read_bytes())
+    arrays = safetensors.load(read_regular(path))
     if not np.array_equal(arrays.pop(_CHECK), _checksum(arrays)):
         raise ValueError("its checksum is another")
     return arrays

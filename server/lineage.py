@@ -31,6 +31,7 @@ from murmuration.privacy.accounting.ledger import LedgerError
 from murmuration.privacy.accounting.terms import Caveat, Unit, caveats_in
 from murmuration.privacy.plugins import brought
 from murmuration.privacy.promise import Promise, ReleasedRun
+from murmuration.privacy.regular_files import read_regular
 from murmuration.server.run_files import read_json
 
 FORMAT, FILE, CARD = "murmuration-privacy-3", "privacy.json", "README.md"
@@ -423,7 +424,7 @@ def looks_like_ours(folder: Path) -> bool:
     if is_language_model(folder) or (folder / FILE).exists():
         return True
     try:
-        card = (folder / CARD).read_text(encoding="utf-8", errors="replace")
+        card = read_regular(folder / CARD).decode(errors="replace")
     except OSError:
         return False
     return "library_name: murmuration" in card or "\n- murmuration\n" in card
@@ -436,7 +437,7 @@ def _ledger(place: int) -> str:
 def _read(name: str, folder: Path, elsewhere: Mapping[str, Path]) -> Promise:
     """Return what a model's folder says, compared with the ledgers in it, or with those that are
     ``elsewhere``, by their heads; ValueError and others where there is something wrong with it."""
-    about = json.loads((folder / FILE).read_bytes())
+    about = json.loads(read_regular(folder / FILE))
     if about["format"] != FORMAT:
         raise ValueError(f"{FILE} is in format {about['format']!r}, not {FORMAT}")
     if about["weights"] != weights_digest(folder) and not elsewhere:

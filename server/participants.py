@@ -60,7 +60,8 @@ def _ask(
     def beyond(node: int, why: str) -> None:
         folder.log_private({"round": round_, "node": node, "claims refused": why})
 
-    registry = Registry.ask(
+    strategy = catalogue.named(config.strategy)
+    registry = answers = Registry.ask(
         grid,
         Randomness(int.from_bytes(folder.secret("registry salt"), "little")),
         features=features,
@@ -68,7 +69,7 @@ def _ask(
         schema=config.schema,
         group_size=config.group_size,
         batch_users=config.batch_users,
-        trains=not catalogue.named(config.strategy).local,
+        trains=not strategy.local,
         counts=Adjacency(config.adjacency).counts_are_public,
         timeout=config.timeout,
         absent=absent if config.comes_and_goes else None,
@@ -77,6 +78,10 @@ def _ask(
         registration=registration_for(config, grid),
         beyond=beyond,
     )
+    if strategy.true_labels:
+        registry = answers.with_true_labels()
+    for node in sorted(answers.entries.keys() - registry.entries.keys()):
+        absent(node, "its labels were randomized before they came to it (flip_probability)")
     if registry.barred_N is not None and (barred := int(registry.barred_N.sum())):
         folder.log_private({"round": round_, "hosted twice, or moved": barred})
     if not config.comes_and_goes:

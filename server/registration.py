@@ -21,6 +21,7 @@ from flwr.superlink.grid.http_grid import HttpGrid
 from murmuration.preference.data.errors import BadRow, InputError
 from murmuration.preference.data.user_ids import user_cell
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.regular_files import read_regular
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.registration import Hosted, Registration
 from murmuration.strategies.settings.toml_text import parse_toml
@@ -54,7 +55,7 @@ def registration_for(config: RunConfig, grid: Grid | None = None) -> Registratio
 def read_registration(path: Path) -> Registration:
     """The registration in a file; InputError, naming file and node, for anything else."""
     try:
-        tables = parse_toml(path.read_text(encoding="utf-8"))
+        tables = parse_toml(read_regular(path).decode())
     except (OSError, ValueError) as error:
         raise InputError(f"the registration {path} cannot be read: {error}") from None
     nodes: dict[bytes, Hosted] = {}
@@ -75,7 +76,7 @@ def read_registration(path: Path) -> Registration:
 def _key(path: Path, where: str) -> bytes:
     """A public key, as Flower tells it."""
     try:
-        key = load_ssh_public_key(path.read_bytes())
+        key = load_ssh_public_key(read_regular(path))
     except (OSError, ValueError) as error:
         raise InputError(f"{where}: the key {path} cannot be read: {error}") from None
     if not isinstance(key, EllipticCurvePublicKey):

@@ -41,6 +41,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Disclosure, Public, Released, disclosed
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.regular_files import read_regular
 from murmuration.privacy.strict_json import strict_json
 from murmuration.server import checkpoints, resuming
 from murmuration.server.checkpoints import Checkpoint
@@ -94,8 +95,8 @@ class RunDirectory(RunFolder):
 
     def _check_same(self, config: RunConfig, settings: Path) -> None:
         try:
-            before = json.loads(settings.read_text(encoding="utf-8"))
-            before["seed"] = json.loads((self.private / "seed.json").read_text())["seed"]
+            before = json.loads(read_regular(settings))
+            before["seed"] = json.loads(read_regular(self.private / "seed.json"))["seed"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{self.path} cannot be resumed: {error}") from None
         check = before.pop(CHECK, None)

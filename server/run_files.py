@@ -18,10 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from murmuration.preference.data.errors import InputError
+from murmuration.privacy.regular_files import read_regular
 
 #: The run config of a deployed run: the name of the file that has its settings, and nothing else.
 SETTINGS_FILE = "settings-file"
 _HANDED_OVER = "run-settings"
+#: How an error of a deployed run begins that would come again.
+REFUSED = "refused: "
 
 PRIVATE_LOG = Path("private") / "log.jsonl"
 #: In a line of the private log: the ledger's head at that time.
@@ -48,7 +51,7 @@ def read_json(path: Path, *keys: str) -> dict[str, Any]:
         InputError: it is damaged, or cannot be read.
     """
     try:
-        data = json.loads(path.read_bytes())
+        data = json.loads(read_regular(path))
         if not isinstance(data, dict):
             raise TypeError("not an object")
         missing = [key for key in keys if key not in data]
@@ -83,7 +86,7 @@ def read_private_log(folder: Path) -> list[dict[str, Any]]:
 
 def _lines_of_rounds(path: Path) -> list[dict[str, Any]]:
     result = []
-    for line in path.read_bytes().split(b"\n") if path.exists() else ():
+    for line in read_regular(path).split(b"\n") if path.exists() else ():
         with contextlib.suppress(ValueError, RecursionError):
             data = json.loads(line)
             if isinstance(data, dict) and type(data.get("round")) is int:

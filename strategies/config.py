@@ -24,6 +24,7 @@ from murmuration.preference.policy_losses import (
     objective,
 )
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.regular_files import read_regular
 from murmuration.strategies import registry
 from murmuration.strategies.settings.declaration import (
     Scalar,
@@ -180,7 +181,7 @@ def read_settings(path: Path) -> dict[str, Scalar]:
         InputError: it cannot be read, or holds what is no setting.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_regular(path).decode()
         result = json.loads(text) if path.suffix == ".json" else parse_toml(text)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be used: {error}") from None

@@ -131,6 +131,8 @@ class Strategy:
         check: InputError, naming the option, for settings that do not go together.
         solve: for ``murmuration plan``.
         fits_policies: of one that solves, whether that can be a policy.
+        true_labels: whether labels that were randomized before are of no use to it: a node with
+            such is left out, unless all have them.
         trains: whether it trains a model; False: it chooses an existing one.
         lineage: from the config of the model, and settings, to the runs behind models that it names
             beside its base; None if it names none.
@@ -150,6 +152,7 @@ class Strategy:
     check: Callable[[Settings], None] = lambda settings: None
     solve: Solve = not_planned
     fits_policies: bool = False
+    true_labels: bool = False
     trains: bool = True
     lineage: Callable[[Mapping[str, Any], Settings], Promise | None] | None = None
     features: Callable[[Settings], dict[str, Any] | None] | None = None

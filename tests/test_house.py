@@ -90,6 +90,7 @@ ARROWS = {
         "privacy.plugins",  # what other rooms bring
         "privacy.mechanisms.numba_jit",
         "privacy.mechanisms.parallel",
+        "privacy.regular_files",  # what is read of others' files
         "privacy.strict_json",  # what is written for every reader
     ),
     "strategies": ("preference", "privacy"),

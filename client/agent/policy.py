@@ -34,6 +34,7 @@ from murmuration.privacy.accounting.mixture import MixtureGaussian, PoissonGauss
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum
 from murmuration.privacy.plugins import brought
+from murmuration.privacy.regular_files import read_regular
 from murmuration.privacy.secure_aggregation.party import threshold
 from murmuration.strategies import registry
 from murmuration.strategies.protocol import messages
@@ -165,7 +166,7 @@ class Policy:
             InputError: it cannot be read, or has an unknown rule or a value of the wrong kind.
         """
         try:
-            return cls.parse(path.read_bytes(), path)
+            return cls.parse(read_regular(path), path)
         except OSError as error:
             raise InputError(f"policy {path} cannot be read: {error}") from None
 

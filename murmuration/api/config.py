@@ -19,6 +19,7 @@ from murmuration.preference.features.hashing import AUTO, chosen_features, parse
 from murmuration.preference.gguf import SMOLLM2, is_gguf
 from murmuration.preference.online import is_of_hub, is_online
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.regular_files import read_regular
 from murmuration.strategies import registry
 from murmuration.strategies.config import (
     CHECK,
@@ -145,8 +146,8 @@ def with_file(path: Path, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _former(folder: Path) -> dict[str, Any]:
     try:
-        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        seed = json.loads((folder / "private" / "seed.json").read_text(encoding="utf-8"))
+        settings = json.loads(read_regular(folder / "config.json"))
+        seed = json.loads(read_regular(folder / "private" / "seed.json"))
     except (OSError, ValueError) as error:
         raise InputError(f"--resume: there is no run in {folder} ({error})") from None
     if not isinstance(settings, dict) or not isinstance(seed, dict):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.escaping import visible
 from murmuration.privacy.plugins import brought
+from murmuration.privacy.regular_files import read_regular
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,7 +55,7 @@ class Run:
         """
         path = Path(folder).expanduser().absolute()
         try:
-            result = json.loads((path / "result.json").read_text(encoding="utf-8"))
+            result = json.loads(read_regular(path / "result.json"))
         except FileNotFoundError:
             raise InputError(f"{folder}: no finished run: it has no result.json") from None
         except (OSError, ValueError) as error:
@@ -110,7 +111,7 @@ class Run:
         path = self.path / "metrics.jsonl"
         if not path.exists():
             return []
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return [json.loads(line) for line in read_regular(path).splitlines()]
 
     @cached_property
     def model(self) -> RewardModel | SavedReward | SavedLikelihood:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from murmuration.preference.data.errors import InputError
+from murmuration.privacy.regular_files import read_regular
 
 #: Of Unicode, those that turn the direction of what follows.
 _TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e")
@@ -68,7 +69,7 @@ def read_names(option: str, what: str, source: str) -> tuple[str, ...]:
     listed = _is_listed(source)
     shown = "[…]" if listed else source
     try:
-        text = source if listed else Path(source).expanduser().read_text(encoding="utf-8-sig")
+        text = source if listed else read_regular(Path(source).expanduser()).decode("utf-8-sig")
         as_json = listed or source.endswith(".json")
         names = json.loads(text) if as_json else text.splitlines()
     except (OSError, ValueError, RecursionError) as error:

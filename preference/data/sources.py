@@ -33,6 +33,7 @@ from murmuration.preference.data.cells import shortened
 from murmuration.preference.data.errors import BadRow, InputError, first_line
 from murmuration.preference.data.formats.format import Format
 from murmuration.privacy.extensions import Group
+from murmuration.privacy.regular_files import read_regular
 
 RawRow = Mapping[str, object] | BadRow
 Placed = tuple[str, int, RawRow]  # with the file and line that it stands in
@@ -338,7 +339,7 @@ def _saved(folder: Path, split: str) -> list[Path]:
 
 def _read_json(path: Path) -> Mapping[str, object]:
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
+        result = json.loads(read_regular(path))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read: {first_line(error)}") from error
     if not isinstance(result, Mapping):

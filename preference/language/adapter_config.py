@@ -14,6 +14,7 @@ from typing import Any
 
 from murmuration.preference.base_names import place_of
 from murmuration.preference.data.errors import InputError
+from murmuration.privacy.regular_files import open_regular
 
 ADAPTER = "adapter_config.json"
 MOST_BYTES = 2**20
@@ -42,7 +43,7 @@ def adapter_config(folder: Path) -> dict[str, Any]:
     """
     place = folder / ADAPTER
     try:
-        with place.open("rb") as file:
+        with open_regular(place) as file:
             text = file.read(MOST_BYTES + 1)
         if len(text) > MOST_BYTES:
             raise ValueError(f"it has more than {MOST_BYTES:,} bytes")

@@ -22,6 +22,7 @@ from murmuration.preference.data.sources import hub_is_reachable
 from murmuration.preference.gguf import converted, is_gguf, origin_of
 from murmuration.preference.language.adapter_config import ADAPTER, adapted
 from murmuration.preference.online import MINILM, MINILM_HUB, minilm_folder
+from murmuration.privacy.regular_files import check_folder
 
 NEEDED = "--base needs transformers: pip install 'murmuration-rlhf[lm]'"
 #: Adapters that may be put on each other.
@@ -72,6 +73,7 @@ def folder_of(path: str, *, local: bool = True) -> Path:
             return packaged
         path = MINILM_HUB
     elif Path(path).is_dir():
+        check_folder(Path(path))
         return Path(path)
     elif is_gguf(path):
         return converted(path)

@@ -37,6 +37,7 @@ from murmuration.preference.language.tokens import TextTokens, length_batches
 from murmuration.preference.online import is_of_hub
 from murmuration.preference.reward import RewardModel
 from murmuration.preference.scoring import Text, scores_of, strings_of
+from murmuration.privacy.regular_files import read_regular
 
 
 class SavedLikelihood:
@@ -143,7 +144,7 @@ def is_base(path: str | os.PathLike) -> bool:
     if is_gguf(os.fspath(path)):
         return True
     try:
-        config = json.loads((Path(path) / "config.json").read_bytes())
+        config = json.loads(read_regular(Path(path) / "config.json"))
     except (OSError, ValueError):
         return False
     return isinstance(config, dict) and "model_type" in config

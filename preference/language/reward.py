@@ -33,6 +33,7 @@ from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.preference.linear.examples import pair_examples
 from murmuration.preference.model_folder import DEFAULT, SaveOptions, replace_folder
 from murmuration.preference.scoring import Text, scores_of, strings_of
+from murmuration.privacy.regular_files import check_folder
 
 FORMAT = "murmuration-language-reward-1"
 FILE = "murmuration.json"
@@ -226,7 +227,8 @@ def read_about(folder: Path) -> dict[str, Any]:
     """The content of `murmuration.json` in a folder."""
     path = folder / FILE
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
+        check_folder(folder)
+        about = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise InputError(f"{folder}: not a saved language model: {first_line(error)}") from error
     if not isinstance(about, dict) or about.get("format") != FORMAT:

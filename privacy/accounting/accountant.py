@@ -13,6 +13,7 @@ from murmuration.privacy.accounting import group_privacy
 from murmuration.privacy.accounting.composition import (
     INTERVAL,
     by_part,
+    check_work,
     composed_epsilon,
     composition,
     of_one_group,
@@ -55,10 +56,12 @@ def epsilon(
     secret coin, nobody is exposed to both halves (``privacy.mechanisms.hold_out``).
 
     Raises:
-        ValueError: the events of several runs were handed in as one's, as far as that can be seen.
+        ValueError: the events of several runs were handed in as one's, as far as that can be seen;
+            or it would take minutes (``composition.check_work``).
     """
     _check_delta(delta)
     events, coins = _together(runs)
+    check_work(events, adjacency, interval)
     if coins is None:
         return _of_run(events, adjacency, delta, interval)
     return _with_held_out(coins, events, adjacency, delta, interval)
@@ -79,6 +82,7 @@ def curve(
     """
     _check_delta(delta)
     events, coins = _together([run])
+    check_work(events, adjacency, interval)
     profile = _profile(events, adjacency, delta, interval)
     if coins is None or profile is None:
         return profile

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from murmuration.privacy.durable_files import replace_file
+from murmuration.privacy.regular_files import open_regular, read_regular
 
 _SLOT = 512  # bytes: a sector, which disks write whole
 
@@ -215,7 +216,7 @@ class ChainedRecord:
             replace_file(
                 beside, _slot(NO_LINES) + b" " * _SLOT, mode=mode
             )  # flushes the folder too
-        raw = self.path.read_bytes()
+        raw = read_regular(self.path)
         self.contents, covered = _checked(self.path, raw, _read_head(self.path))
         if self.contents.lines and self.contents.lines[0] != first:
             raise OtherRecord(self.path, self.contents.lines[0])
@@ -228,7 +229,7 @@ class ChainedRecord:
             self._move_head(self.contents.head)
         if not self.contents.lines:
             self.append(first)
-            self.contents, _ = _checked(self.path, self.path.read_bytes(), _read_head(self.path))
+            self.contents, _ = _checked(self.path, read_regular(self.path), _read_head(self.path))
 
     def _move_head(self, head: Head) -> None:
         place = head.index % 2 * _SLOT
@@ -255,7 +256,7 @@ def read(path: Path) -> Contents:
     for _ in range(100):
         before = _read_head(path)
         try:
-            raw = path.read_bytes()
+            raw = read_regular(path)
         except FileNotFoundError:
             if before is None:
                 raise
@@ -268,7 +269,7 @@ def read(path: Path) -> Contents:
 def first_line(path: Path) -> dict[str, Any] | None:
     """The payload of the first line as it stands, unverified; None where there is none to read."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = json.loads(file.readline())
     except (OSError, ValueError, RecursionError):
         return None
@@ -293,7 +294,7 @@ def _slot(head: Head) -> bytes:
 
 def _read_head(path: Path) -> bytes | None:
     try:
-        return head_path(path).read_bytes()
+        return read_regular(head_path(path))
     except FileNotFoundError:
         return None
 

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
 
+import numpy as np
+
 from murmuration.privacy.accounting.convolution import (
     ALLOWANCE,
     Parts,
@@ -17,7 +19,17 @@ from murmuration.privacy.accounting.convolution import (
     convolve,
 )
 from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
-from murmuration.privacy.accounting.events import BandedGaussian, Event, ParallelEvent, PureDp
+from murmuration.privacy.accounting.events import (
+    BandedGaussian,
+    BufferedLater,
+    DiscretizedGaussian,
+    Event,
+    MixtureGaussian,
+    ParallelEvent,
+    PureDp,
+    RandomStopping,
+)
+from murmuration.privacy.accounting.mixture import MOST_OF_ONE_COIN, MOST_POINTS
 from murmuration.privacy.accounting.privacy_loss import PrivacyLossDistribution
 from murmuration.privacy.accounting.tilting import REACH, Outline
 from murmuration.privacy.adjacency import Adjacency
@@ -35,6 +47,15 @@ _FINEST = 20_000
 _NOISE = 1e-6
 #: Infinite mass of one release that only says where its distribution was cut off.
 _CUT = 1e-20
+#: Grid points, once for each number of a user's examples that can be in a round and ``_EACH`` times
+#: more, that are computed for one epsilon: half a minute or so. More is refused.
+MOST_WORK, _EACH = 6e8, 20
+#: Every different event counts as so many points at least, and a candidate of a search.
+_LEAST_POINTS = 1e5
+#: Examples of a user beyond this are not even counted.
+_MOST_GROUP = 1_000_000
+#: What is beyond this many standard deviations, or less likely, is cut off.
+_FAR, _RARE = 10.0, 1e-25
 
 
 def _span(masses: DiscretePMF) -> int:
@@ -301,3 +322,77 @@ def by_part(events: Iterable[tuple[Event, int]]) -> list[list[tuple[Event, int]]
         dict.fromkeys(tuple(parts[part]) for part in sorted(parts)) for parts in divisions.values()
     )
     return [[*everybody, *itertools.chain(*one)] for one in itertools.product(*distinct)]
+
+
+def noise_of(event: Event) -> float:
+    """Return the noise multiplier; infinite for what is no noisy sum, or was charged before."""
+    if isinstance(event, BufferedLater):
+        return math.inf
+    return float(getattr(event, "noise_multiplier", math.inf))
+
+
+def group_of(event: Event) -> int:
+    """Return how many examples of a user are each in a sum by a coin of their own; 1 elsewhere, and
+    of group privacy, which is accounted for one example."""
+    event = event.event if isinstance(event, DiscretizedGaussian) else event
+    return event.group_size if isinstance(event, MixtureGaussian) else 1
+
+
+def examples_of(event: Event) -> tuple[float, np.ndarray]:
+    """Return with which probability an example of a user is in a sum, and that of every number of
+    them from 0 on."""
+    event = event.event if isinstance(event, DiscretizedGaussian) else event
+    sampled, size = float(getattr(event, "probability", 1.0)), group_of(event)
+    if size == 1:
+        return sampled, np.array([1.0 - sampled, sampled])
+    from scipy import stats  # dear to import, for this alone
+
+    return sampled, np.asarray(stats.binom.pmf(np.arange(size + 1), size, sampled))
+
+
+def work_of(event: Event, adjacency: Adjacency) -> tuple[int, float]:
+    """Return how many numbers there are for each grid point of a noisy sum, and how far its losses
+    span."""
+    mass_K = examples_of(event)[1]
+    k_K = np.flatnonzero(mass_K > _RARE)
+    with np.errstate(over="ignore", invalid="ignore"):
+        log_mass_K = np.log(mass_K[k_K])
+        centre_K = adjacency.vectors_changed * k_K / noise_of(event)
+        far = centre_K[-1] + _FAR
+        top = float((log_mass_K + centre_K * (far - centre_K / 2.0)).max())
+        bottom = float((log_mass_K - centre_K * (_FAR + centre_K / 2.0)).max())
+    span = top - bottom
+    return len(k_K) + _EACH, math.inf if math.isnan(span) else span
+
+
+def check_work(
+    events: Iterable[tuple[Event, int]], adjacency: Adjacency, interval: float = INTERVAL
+) -> None:
+    """ValueError for what would take minutes or gigabytes to account for, before it is begun.
+
+    How long events of other packages take is not known here.
+    """
+    total, known = 0.0, dict[Event, float]()
+    for event, _ in itertools.chain(*by_part(events)):
+        if event not in known:
+            known[event] = _work(event, adjacency, interval)
+        total += known[event]
+        if total > MOST_WORK:
+            largest = max(known, key=known.__getitem__)
+            raise ValueError(
+                f"to account for it would take minutes: {len(known)} different events or more, the "
+                f"longest a {largest.kind}; more noise or smaller groups take less"
+            )
+
+
+def _work(event: Event, adjacency: Adjacency, interval: float) -> float:
+    """Return about how many numbers are computed for an event."""
+    if isinstance(event, RandomStopping):
+        return _LEAST_POINTS * (_EACH + 5 * len(event.candidates))
+    if math.isinf(noise_of(event)):  # two losses
+        return _LEAST_POINTS * _EACH
+    if (size := group_of(event)) > _MOST_GROUP:
+        return math.inf
+    numbers, span = work_of(event, adjacency)
+    most = MOST_OF_ONE_COIN if size == 1 else MOST_POINTS
+    return numbers * min(max(span / interval, _LEAST_POINTS), most)

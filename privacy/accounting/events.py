@@ -10,7 +10,6 @@ and leads to its class: a frozen dataclass of numbers, texts and booleans with a
 
 import dataclasses
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
@@ -214,18 +213,6 @@ class BufferedLater(BufferedGaussian):
         for any other event."""
         first = BufferedGaussian(self.rounds, self.separation, self.noise_multiplier)
         return self.rounds if event == first else 0
-
-    def check_paid(self, round_: int, before: Iterable[tuple[object, int]]) -> None:
-        """ValueError unless the latest release ``before``, (event, round), has this round next."""
-        left, last = 0, 0
-        for event, at in before:
-            left = self.paid_by(event) or (left if event == self else 0)
-            left, last = left - 1, at
-        if left < 1 or round_ != last + 1:
-            raise ValueError(
-                f"round {round_} of a run with shared noise without the one before, or without the "
-                "first, which pays"
-            )
 
 
 @dataclass(frozen=True)

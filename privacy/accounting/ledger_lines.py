@@ -97,6 +97,9 @@ class Account:
     charges: list[Charge] = field(default_factory=list)
     spent: Counter[Event] = field(default_factory=Counter)
     noted: set[str] = field(default_factory=set)
+    _paid: dict[str, tuple[BufferedGaussian | None, int, int]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def terms(self) -> RunTerms:
@@ -121,6 +124,7 @@ class Account:
                 replay=line["replay"],
             )
             self.check_paid(charge.event, charge.round, charge.covers)
+            self._count_paid(charge)
             self.charges.append(charge)
             self.spent[charge.event] += 1
 
@@ -131,9 +135,21 @@ class Account:
         if isinstance(event, ParallelEvent) and isinstance(event.event, BufferedGaussian):
             raise ValueError(f"release {round_} is of everybody, and not of a part")
         if isinstance(event, BufferedLater):
-            event.check_paid(
-                round_, [(c.event, c.round) for c in self.charges if c.covers == label]
-            )
+            release, left, last = self._paid.get(label, (None, 0, 0))
+            if release is None or not event.paid_by(release) or left < 1 or round_ != last + 1:
+                raise ValueError(
+                    f"round {round_} of a run with shared noise without the one before, or without "
+                    "the first, which pays"
+                )
+
+    def _count_paid(self, charge: Charge) -> None:
+        """Remember for how many rounds the latest release of this label still pays."""
+        release, left, _ = self._paid.get(charge.covers, (None, 0, 0))
+        if type(charge.event) is BufferedGaussian:
+            release, left = charge.event, charge.event.rounds
+        elif not isinstance(charge.event, BufferedLater):
+            release, left = None, 0
+        self._paid[charge.covers] = release, left - 1, charge.round
 
     def _check_group(self, event: Event, round_: int) -> None:
         """ValueError for banded noise of another group than the round's, or other groups than

@@ -22,7 +22,11 @@ Keys live for one session: masks cannot repeat, and what was sealed in one sessi
 other. All keys are bound to what the session is about and to its whole roster (``bound``): where
 parties were told different things, the shares of one do not open at the other, and nothing is
 shown. A party refuses a session of fewer than ``LEAST_PARTIES``, and an unmasking for fewer than
-``threshold(parties)``, which is more than two thirds, or for fewer than it was told are enough.
+``threshold(parties)``, which is more than two thirds, or for fewer than it was told are enough: as
+many shares open its seed. Parties do not compare of whose vectors they were told. Each shows one
+share of a party, that of its seed or of its key, and who is in league with the server both: so one
+vector can be opened alone by m + threshold(P) − P of these, where m shares open its seed. If
+parties signed the list before, and showed shares for one with m signatures, it would be no more.
 
 Legend: L numbers of a vector, P parties.
 """
@@ -144,10 +148,9 @@ class Party:
             raise ProtocolError("two parties with the same key")
         if not 1 <= place <= parties or roster[place - 1] != self.public:
             raise ProtocolError("these are not this party's keys")
-        enough = threshold(parties)
-        seeds = shamir.split(self.seed, enough, parties)
-        keys = shamir.split(self.masking, enough, parties)
         self.place, self.roster, self.least = place, list(roster), least
+        seeds = shamir.split(self.seed, self._enough, parties)
+        keys = shamir.split(self.masking, threshold(parties), parties)
         self.about, self.bound = about, bound(self.session, about, roster)
         self.held = {place: seeds[place - 1] + keys[place - 1]}
         sealed = {

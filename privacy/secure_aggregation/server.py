@@ -9,7 +9,9 @@ public key), so a wrong share is noticed and no false sum comes out.
 Legend: L numbers of a vector, P parties.
 """
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,33 +62,35 @@ def unmasked(
             f"{len(opened)} of {len(session.roster)} parties stayed to the end; at least "
             f"{session.threshold} must: this sum cannot be unmasked"
         )
-    openers = sorted(opened)[: session.threshold]
-    weights = shamir.weights(openers)
     to = bound(session.name, session.about, session.roster)
     gone = [place for place in session.commitments if place not in masked]
     total_L = np.zeros_like(next(iter(masked.values())))
+    places = sorted(opened)
+    # Who wants more parties in the sum has split their seed so that as many shares are needed.
+    ways = dict.fromkeys([tuple(places[: session.threshold]), tuple(places)])
+    weights = functools.cache(shamir.weights)
+
+    def joined(place: int, shares: Mapping[int, bytes], shown: Callable[[bytes], bool]) -> bytes:
+        """Return the secret of which these are shares: that which its owner has ``shown``."""
+        for openers in (each for each in ways if shares.keys() >= {*each}):
+            with suppress(ValueError):  # too few
+                secret = shamir.combine_shares([shares[o] for o in openers], weights(openers))
+                if shown(secret):
+                    return secret
+        raise ProtocolError(f"shares of party {place} that do not fit, or are too few")
+
     for place, masked_L in masked.items():
-        seed = _joined(place, [opened[opener].seeds.get(place) for opener in openers], weights)
-        if crypto.commitment(seed) != session.commitments[place]:
-            raise ProtocolError(f"shares of the seed of party {place} that do not fit")
+        shares = {o: one.seeds[place] for o, one in opened.items() if place in one.seeds}
+        committed = session.commitments[place]
+        seed = joined(place, shares, lambda it, by=committed: crypto.commitment(it) == by)
         total_L += masked_L
         total_L -= crypto.mask(seed_key(seed, to), len(total_L))
     for place in gone:
-        key = _joined(place, [opened[opener].keys.get(place) for opener in openers], weights)
-        if crypto.public_key(key) != session.roster[place - 1].masking:
-            raise ProtocolError(f"shares of the key of party {place} that do not fit")
+        shares = {o: one.keys[place] for o, one in opened.items() if place in one.keys}
+        public = session.roster[place - 1].masking
+        key = joined(place, shares, lambda it, by=public: crypto.public_key(it) == by)
         for other in masked:
-            public = session.roster[other - 1].masking
             # What ``other`` put on with ``place`` is what ``place`` would have taken off.
-            add_pair_mask(total_L, pair_key(key, public, to, (place, other)), place, other)
+            pair = pair_key(key, session.roster[other - 1].masking, to, (place, other))
+            add_pair_mask(total_L, pair, place, other)
     return total_L.view(np.int64)
-
-
-def _joined(place: int, shares: Sequence[bytes | None], weights: Sequence[int]) -> bytes:
-    known = [share for share in shares if share is not None]
-    if len(known) < len(shares):
-        raise ProtocolError(f"a share of party {place} is missing")
-    try:
-        return shamir.combine_shares(known, weights)
-    except ValueError as error:
-        raise ProtocolError(f"party {place}: {error}") from None

@@ -23,7 +23,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from murmuration.privacy.accounting import accountant, events
-from murmuration.privacy.accounting.composition import INTERVAL, of_several_runs
+from murmuration.privacy.accounting.composition import (
+    INTERVAL,
+    examples_of,
+    group_of,
+    noise_of,
+    of_several_runs,
+    work_of,
+)
 from murmuration.privacy.accounting.events import (
     BufferedGaussian,
     BufferedLater,
@@ -32,8 +39,6 @@ from murmuration.privacy.accounting.events import (
     PureDp,
     Unprotected,
 )
-from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
-from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import hold_out
 from murmuration.privacy.mechanisms.distributed import against_server
@@ -56,13 +61,11 @@ _MOST_GROUP = 1000
 _MOST_SPREAD = 20.0
 #: Standard deviations of the loss that a grid of so many points has room for.
 _WIDE, _POINTS = 40.0, 1e6
-#: Grid points of all events, once for each number of a user's examples that can be in a round and
-#: so many times more: some seconds. Where there would be more, the grid is coarser.
-_MOST_WORK, _EACH = 1e8, 20
+#: The same as ``composition.MOST_WORK``, for some seconds: where there would be more, the grid is
+#: coarser.
+_MOST_WORK = 1e8
 #: Where there are more numbers than that the grid is not made finer for small losses either.
 _MOST_FINER = 400
-#: What is beyond this many standard deviations, or less likely, is cut off.
-_FAR, _RARE = 10.0, 1e-25
 
 
 @dataclass(frozen=True)
@@ -248,18 +251,18 @@ def _releases(plan: StatedPlan) -> int:
 def _too_costly(event: Event) -> bool:
     """True if an event's cost is so large that it need not be computed."""
     return (
-        _noise(event) < _LEAST_NOISE
-        or getattr(_continuous(event), "group_size", 1) > _MOST_GROUP
+        noise_of(event) < _LEAST_NOISE
+        or getattr(getattr(event, "event", event), "group_size", 1) > _MOST_GROUP
         or isinstance(event, RandomStopping)  # of whole runs: no run states it
     )
 
 
 def _spread(event: Event) -> float:
     """About the standard deviation of the loss of one run, and not much less than it."""
-    if math.isinf(noise := _noise(event)):
+    if math.isinf(noise := noise_of(event)):
         return float(getattr(event, "epsilon", 0.0))
     # The mixture's mean is k/σ with probability P(k), and its χ² divergence E[exp(j·k/σ²)] − 1.
-    size, sampled, mass_K = _examples(event)
+    size, (sampled, mass_K) = group_of(event), examples_of(event)
     k_K = np.flatnonzero(mass_K > 0.0)
     with np.errstate(over="ignore"):
         moment_K = (1.0 - sampled + sampled * np.exp(k_K / noise**2)) ** size
@@ -271,41 +274,8 @@ def _interval(events: Sequence[Event], spread: float, adjacency: Adjacency) -> f
     """The discretization interval for all these events: the usual one, or a coarser one if losses
     spread so widely that computing would take long.
     """
-    numbers, work = 0, 0.0
-    for event in events:
-        noise = _noise(event)
-        if math.isinf(noise):  # two losses
-            continue
-        mass_K = _examples(event)[2]
-        k_K = np.flatnonzero(mass_K > _RARE)
-        log_mass_K, centre_K = np.log(mass_K[k_K]), adjacency.vectors_changed * k_K / noise
-        far = centre_K[-1] + _FAR
-        top = float((log_mass_K + centre_K * (far - centre_K / 2.0)).max())
-        bottom = float((log_mass_K - centre_K * (_FAR + centre_K / 2.0)).max())
-        numbers += len(k_K) + _EACH
-        work += (top - bottom) * (len(k_K) + _EACH)
+    sums = [work_of(event, adjacency) for event in events if not math.isinf(noise_of(event))]
+    numbers = sum(times for times, _ in sums)
+    work = sum(times * span for times, span in sums)
     usual = INTERVAL if numbers <= _MOST_FINER else math.nextafter(INTERVAL, 1.0)
     return max(usual, spread * _WIDE / _POINTS, work / _MOST_WORK)
-
-
-def _noise(event: Event) -> float:
-    """The noise multiplier; infinite for an event that is no noisy sum, or was charged before."""
-    if isinstance(event, BufferedLater):
-        return math.inf
-    return float(getattr(event, "noise_multiplier", math.inf))
-
-
-def _continuous(event: Event) -> Event:
-    return event.event if isinstance(event, DiscretizedGaussian) else event
-
-
-def _examples(event: Event) -> tuple[int, float, np.ndarray]:
-    """The most examples of a user in a sum, the probability of each, and that of every number from
-    0 on. Under group privacy it is one example.
-    """
-    from scipy import stats  # dear to import, for this alone
-
-    event = _continuous(event)
-    size = event.group_size if isinstance(event, MixtureGaussian) else 1
-    sampled = float(getattr(event, "probability", 1.0))
-    return size, sampled, np.asarray(stats.binom.pmf(np.arange(size + 1), size, sampled))

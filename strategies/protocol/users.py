@@ -221,6 +221,17 @@ class Registry:
         """True if labels on some node went through randomized response before they reached it."""
         return any(entry.randomized for entry in self.entries.values())
 
+    def with_true_labels(self) -> "Registry":
+        """Return this without the nodes whose labels went through randomized response before; all
+        of it where the others host nobody.
+
+        How labels are declared is the node's owner's word, and depends on no label.
+        """
+        true = {node: entry for node, entry in self.entries.items() if not entry.randomized}
+        if not any(len(entry.keys_U) for entry in true.values()):
+            return self
+        return Registry.of(true, salt=self.salt)
+
     @property
     def simulated(self) -> bool:
         """True if the nodes are those of a simulation, where a failure is always an error."""

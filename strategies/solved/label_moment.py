@@ -232,8 +232,8 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
 def public_examples(context: RunContext) -> tuple[PairExamples, float]:
     """The public examples of the users trained on, and the number of bytes of each as sent.
 
-    Raises InputError if labels on some node are randomized already: such nodes take no part, and
-    the release would be noise alone.
+    Raises InputError if labels on all nodes are randomized already: the release would be noise
+    alone.
     """
     participants = context.participants
     if participants.registry.randomized:
@@ -272,6 +272,7 @@ LABEL_MOMENT = Strategy(
     node_halves={"label-moment": NodeHalf(client_update, clip_norm, grid_of_clip, whole=True)},
     settings=Solved,
     theorems=select(Unit.LABELS),
+    true_labels=True,
     rounds=(1, 2),
     solve=Planned(LabelMomentPlan, free=RELEASED_ONCE, rounds=(1, 2)),
 )

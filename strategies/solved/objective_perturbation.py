@@ -240,6 +240,7 @@ OBJECTIVE_PERTURBATION = Strategy(
     },
     settings=Solved,
     theorems=select(Unit.LABELS, Mechanism.GAUSSIAN),
+    true_labels=True,
     rounds=(1,),
     solve=Planned(ObjectivePlan, free=RELEASED_ONCE, rounds=(1,)),
 )

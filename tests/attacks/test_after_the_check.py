@@ -7,8 +7,11 @@ folder to every account of the owner's machine. What was examined and shown is w
 import os
 import shutil
 import stat
+import subprocess
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 from deployment import free_port
 
@@ -200,3 +203,18 @@ def test_what_left_by_another_folder_is_told(folder, data, cli):
     assert "So far: 1 of 400 answers" in out
     _, out, _ = cli(*check, "--state", folder.parent.parent / "mine")
     assert "other folders" in out
+
+
+@AS_ROOT
+def test_two_deployments_do_not_share_an_account_for_the_servers_code(folder):
+    """Before: what one operator ships could read the other SuperNode's key, and ask its agent."""
+    shown = f"exec -a {deploy_client._GUARDED} sleep 60"
+    other = subprocess.Popen(["bash", "-c", shown], user="nobody", group=OTHER_ACCOUNT)
+    try:
+        while psutil.Process(other.pid).cmdline()[:1] == ["bash"]:
+            time.sleep(0.01)
+        with pytest.raises(InputError, match="another SuperNode runs as nobody"):
+            run_client(Client.load(folder), folder / "none", port=1, node_user="nobody")
+    finally:
+        other.kill()
+        other.wait()

@@ -28,7 +28,6 @@ from murmuration.privacy.secure_aggregation.party import (
     bound,
     pair_key,
     seed_key,
-    threshold,
 )
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol import secure_messages as wire
@@ -136,13 +135,13 @@ def opened_alone(agents, parties, request, session=b"s" * 16):
     for place, party in own.items():
         party.receive({o: given.sealed[place] for o, given in shared.items() if o != place})
         seeds[place], secrets[place] = party.held[1][:cut], party.held[1][cut:]
-    to, enough = bound(session, about, keys), threshold(parties)
-    total_L -= crypto.mask(seed_key(shamir.join(seeds, enough), to), D)
+    to = bound(session, about, keys)
+    total_L -= crypto.mask(seed_key(shamir.join(seeds, len(seeds)), to), D)
     for other in range(2, parties + 1):
         if other in own:
             key = pair_key(own[other].masking, keys[0].masking, to, (1, other))
         else:
-            secret = shamir.join(secrets, enough)
+            secret = shamir.join(secrets, len(secrets))
             key = pair_key(secret, keys[other - 1].masking, to, (1, other))
         mask_L = np.zeros(D, dtype=np.uint64)
         add_pair_mask(mask_L, key, 1, other)
@@ -172,3 +171,30 @@ def test_no_sum_leaves_with_one_share_where_the_owner_counts_on_more(
         found_L = opened_alone(agents(honest, honest_parties=counted_on), parties, request)
         tail = stats.chi2.cdf(((found_L * STEP / (8.0 * CLIP)) ** 2).sum() * shares, D)
         pytest.fail(f"opened, with one of {shares} shares of noise: at {tail:.2f} of what that is")
+
+
+@pytest.mark.parametrize("min_parties", [0, 6])
+def test_two_stories_of_whose_sums_arrived_open_no_sum_of_who_wants_all_parties_in_it(
+    agents, min_parties
+):
+    """Four of six are the server's own, and the other owner wants no number of parties.
+
+    Before: the owner's exact sum, whatever the owner wanted. Without ``min_parties`` it still is.
+    """
+    rules = {"honest_parties": 0, "max_epsilon": 20.0}
+    owner, other = agents(1, min_parties=min_parties, **rules)[1], agents(1, **rules)[1]
+    parameters = {
+        "strategy": "uls",
+        "round": 1,
+        "features": FEATURES,
+        "clip-norm": CLIP,
+        "group-size": 16,
+        PARAMETER: StatedPlan.of(
+            "run1", Adjacency.ZERO_OUT, 1e-6, 1, {PoissonGaussian(1.0, 8.0): 1}
+        ).to_json(),
+    }
+    model = messages.model_record(np.zeros(D))
+    request = messages.work_request(model, parameters, asked((0, 1, 2)))
+    found_L = opened_alone({1: owner, 2: other}, 6, request)
+    longest = float(np.abs(found_L).max()) * STEP
+    assert (longest <= 3 * CLIP) is (min_parties == 0)

@@ -41,8 +41,9 @@ class Liar:
     are asked for, and an exception is Flower's error reply.
     """
 
-    def __init__(self, ids, sums=None, tally=None, places=0):
+    def __init__(self, ids, sums=None, tally=None, places=0, randomized=False):
         self.ids, self.sums, self.tally, self.places = ids, sums, tally, places
+        self.randomized = randomized
         self.asked = []
 
     def __call__(self, message):
@@ -50,7 +51,9 @@ class Liar:
         if kind == "query.registry":
             salt = content.config_records["registry"]["salt"]
             keys_U = np.array([user_key(one, salt) for one in self.ids], dtype=np.uint64)
-            entry = RegistryEntry(0 if self.places else -1, keys_U, None, places=self.places)
+            entry = RegistryEntry(
+                0 if self.places else -1, keys_U, None, self.randomized, self.places
+            )
             return messages.registry_reply(entry)
         users = len(messages.UserSelection.of(content))
         self.asked.append(users)
@@ -72,7 +75,9 @@ class Deployed(LocalGrid):
     """Honest nodes, and ``liar`` as the last; Flower tells whose key is whose."""
 
     def __init__(self, folder, config, liar):
-        configs = [{"data": str(folder / f"{node}.jsonl")} for node in range(NODES)]
+        configs = [
+            {"data": str(folder / f"{node}.jsonl"), "public-items": True} for node in range(NODES)
+        ]
         super().__init__(client_app, NODES + 1, config.to_run_config(), [*configs, {}])
         self.liar = liar
         self.keys = [(folder / f"{node}.pem").read_bytes() for node in range(NODES + 1)]
@@ -181,6 +186,21 @@ def test_who_is_registered_by_id_is_claimed_by_nobody(run, site):
     assert of(log, "claims refused") == ["20 of 20 users it claims are not registered"] * 3
     assert not of(log, "hosted twice, or moved")
     assert not thief.asked
+    assert theta_D.tolist() == alone_D.tolist()
+
+
+@pytest.mark.parametrize("strategy", ["label-moment", "objective-perturbation"])
+def test_a_node_whose_labels_are_randomized_is_left_out_alone(run, strategy):
+    """Before: it ended the run, and every run, of everybody."""
+    own = {"strategy": strategy, "adjacency": "replace-labels", "rounds": 1, "cohort": 0}
+    own |= {"clip_norm": 0.0, "users": 0}
+    _, alone_D, _ = run(Liar([]), **own)
+    liar = Liar(["u060", "u007"], randomized=True)
+    _, theta_D, log = run(liar, **own)
+    assert of(log, "not registered") == [
+        "its labels were randomized before they came to it (flip_probability)"
+    ]
+    assert not liar.asked
     assert theta_D.tolist() == alone_D.tolist()
 
 

@@ -18,6 +18,7 @@ import psutil
 import pytest
 from deployment import POLICY, World, free_port, seeded_app
 
+from murmuration.client.agent.ledger import OwnLedger
 from murmuration.deploy import commands
 from murmuration.deploy.certificates import client_key, write_new
 from murmuration.deploy.client import Client, run_client
@@ -305,6 +306,51 @@ def test_a_run_goes_on_after_its_serverapp_was_killed(tmp_path):
     charges = read_charges(tmp_path / "run" / "ledger.jsonl")
     assert {1, 2} <= {charge.round for charge in charges}
     assert float(str(result["epsilon"])) <= 8.0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_a_run_goes_on_though_command_agent_node_and_serverapp_were_killed(tmp_path):
+    """SIGKILL to each in mid-run, then `--resume` to the end: nothing is counted less."""
+    world = World(tmp_path, ("a", "b", "c"), users=12)
+    config = world.config("run", rounds=6, cohort=9, users=12, min_nodes=1, timeout=45.0)
+    resumed, address = replace(config, resume=True), world.deployment.address
+    metrics, ledger = tmp_path / "run" / "metrics.jsonl", tmp_path / "run" / "ledger.jsonl"
+
+    def rounds():
+        return metrics.read_text().count("\n") if metrics.exists() else 0
+
+    with world.running() as site:
+        with subprocess.Popen(deploy_run_command(world, site, config)) as deploy_run:
+            wait_for(lambda: rounds() >= 1, 400, "a round")
+            deploy_run.kill()
+        # The ServerApp goes on, and nobody else does so beside it.
+        with pytest.raises(InputError, match=r"the run was refused: .*is in use"):
+            run_deployed(site.server, address, resumed)
+        for program in ("a-agent", "b-node", "b-executor"):
+            site.programs[program].kill()
+        before = rounds()
+        wait_for(lambda: rounds() > before, 200, "a round without them")
+        assert rounds() < 6
+        for process in site.programs["superexec"].started():
+            process.kill()
+        charged = len(read_charges(ledger))
+        site.start_agent("a", world.data("a"))
+        site.start_node("b", site.socket("b"), world.ports[1])
+        result = run_deployed(site.server, address, resumed)
+        again = run_deployed(site.server, address, resumed, attempts=1)
+    assert result == again  # what is finished is not asked for again
+    charges = read_charges(ledger)
+    assert {charge.round for charge in charges} == set(range(1, result["rounds"] + 1))
+    assert len(charges) <= 7  # the round that was under way
+    assert len(charges) > charged or result["stopped"]
+    assert float(str(result["epsilon"])) <= 8.0
+    for name in "abc":
+        own = OwnLedger.read(world.state(name) / "own-ledger.jsonl")
+        (plan,) = own.plans.values()
+        assert plan.epsilon() <= 8.0
+        assert 1 <= own.answered["train"] <= len(charges)
+        assert max(own.rounds.values()) <= 2
 
 
 def may_make_namespaces() -> str:

@@ -1,5 +1,6 @@
 """Submitting, following and resuming, with a SuperLink that is only pretended."""
 
+import itertools
 import json
 import os
 import re
@@ -251,6 +252,15 @@ def test_owners_who_would_refuse_are_told_by_rule(tmp_path):
     )
 
 
+def test_nodes_that_are_left_out_are_told_in_a_short_line(tmp_path):
+    lines, log = [], tmp_path / "private" / "log.jsonl"
+    watch = Watch(tmp_path, 3, lines.append)
+    write(log, {"round": 1, "node": 7, "not registered": "\x1b[2J" + "x" * 100_000})
+    watch.look(SuperLink())
+    assert lines[0].startswith("node 7 takes no part: ")
+    assert lines[0].isprintable() and len(lines[0]) < 1_100
+
+
 def test_rounds_that_a_resumed_run_keeps_are_not_told_again(tmp_path):
     said, metrics = [], tmp_path / "metrics.jsonl"
     write(metrics, *({"round": t, "epsilon": None} for t in (1, 2, 3)))
@@ -298,14 +308,83 @@ def test_a_board_that_cannot_be_is_refused_before_anything_is_sent(server, setti
         deployed_config(server, {"out": "run"}, {"strategy": "ranking", **settings})
 
 
-def test_a_run_that_does_not_begin_is_told_of_every_minute(tmp_path):
-    lines, seconds = [], iter([0, 0, 59, 60, 61, 119, 120, 180.5])
+def test_a_run_that_nobody_takes_is_told_of_once_and_waited_for(tmp_path):
+    lines, seconds = [], iter([0, 0, 59, 60, 61, 119, 120, 1000])
     watch = Watch(tmp_path, 3, lines.append, clock=lambda: next(seconds))
     for _ in range(6):
-        watch.waits("starting")
+        watch.waits("pending")
+    (line,) = lines
+    assert "not begun after 60 seconds: server/superexec.sh does not take it" in line
+
+
+class Statuses:
+    """A SuperLink that tells these statuses of its only run, the last one for ever."""
+
+    def __init__(self, *statuses):
+        self.statuses, self.stopped = [*statuses], []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def ListRuns(self, request):
+        status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+        return SimpleNamespace(run_dict={request.run_id: SimpleNamespace(status=status)})
+
+    def ListNodes(self, request):
+        return SimpleNamespace(nodes_info=[])
+
+    def StopRun(self, request):
+        self.stopped.append(request.run_id)
+
+
+def status(name, sub_status="", details=""):
+    return SimpleNamespace(status=name, sub_status=sub_status, details=details)
+
+
+@pytest.fixture
+def statuses(monkeypatch, tmp_path):
+    """Statuses of runs, told by a SuperLink whose clock goes on by 20 seconds a look."""
+    seconds, numbers = itertools.count(0, 20), itertools.count(1)
+    (tmp_path / "ca.crt").touch()
+    monkeypatch.setenv("FLWR_HOME", str(tmp_path / "flwr"))
+    monkeypatch.setattr(run, "_POLL", 0)
+    monkeypatch.setattr(run, "submit", lambda *_: next(numbers))
+    monkeypatch.setattr(
+        run, "Watch", lambda *arguments: Watch(*arguments, clock=lambda: next(seconds))
+    )
+
+    def superlink_with(*states):
+        link = Statuses(*states)
+        monkeypatch.setattr(run.ControlHttpClient, "from_server_address", lambda *_: link)
+        return link
+
+    return superlink_with
+
+
+def test_an_app_that_is_started_again_and_again_is_stopped_and_told_of_once(statuses, tmp_path):
+    """Before: it was told of every minute, and ServerApps piled up until somebody came."""
+    link, lines = statuses(status("pending"), *[status("starting"), status("pending")] * 50), []
+    with pytest.raises(InputError, match=r"did not begin and was stopped: .* 30 seconds"):
+        run_deployed(tmp_path, "a:1", replace(CONFIG, out=str(tmp_path / "run")), say=lines.append)
+    assert link.stopped == [1]
     assert [line.partition(":")[0] for line in lines] == [
-        f"not begun after {after} seconds (starting)" for after in (60, 120, 180)
+        "run 1 submitted",
+        "0 of 0 nodes online",
+        "not begun after 60 seconds",
     ]
+
+
+def test_an_app_that_refuses_is_submitted_once(statuses, tmp_path):
+    """Before: five times, and the line came last of all."""
+    details = "ServerApp failed with exception: refused: --rounds 0: at least one"
+    statuses(status("running"), status("finished", "failed", details))
+    lines = []
+    with pytest.raises(InputError, match=r"^the run was refused: --rounds 0: at least one$"):
+        run_deployed(tmp_path, "a:1", replace(CONFIG, out=str(tmp_path / "run")), say=lines.append)
+    assert [line for line in lines if "submitted" in line] == ["run 1 submitted"]
 
 
 def test_a_run_that_owners_refuse_is_one_line(superlink, tmp_path):

@@ -12,11 +12,13 @@ from flwr.superlink.grid.http_grid import HttpGrid
 
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.errors import InputError
+from murmuration.server import app as server
 from murmuration.server.app import _log_rounds as log_rounds
 from murmuration.server.app import app as server_app
 from murmuration.sims.runtimes.local import run_local
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
+from murmuration.strategies.protocol.users import RegistryError
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 pytestmark = pytest.mark.usefixtures("quick_runs")
@@ -91,9 +93,21 @@ def test_a_seed_is_refused_where_nodes_are_real(crowd, tmp_path):
     """As `flwr run . DEPLOYMENT --run-config seed=7` would, past `murmuration deploy run`."""
     out = tmp_path / "run"
     context = Context(1, 0, {}, RecordDict(), settings(crowd, out=str(out)))
-    with pytest.raises(InputError, match="a seed is for simulations"):
+    with pytest.raises(InputError, match=r"^refused: a seed is for simulations"):
         server_app(HttpGrid.__new__(HttpGrid), context)
     assert not out.exists()
+
+
+def test_that_nobody_was_there_is_no_refusal(crowd, tmp_path, monkeypatch):
+    """`murmuration deploy run` submits such a run again."""
+
+    def nobody(*_, **__):
+        raise InputError("no users") from RegistryError("no users")
+
+    monkeypatch.setattr(server, "run_training", nobody)
+    context = Context(1, 0, {}, RecordDict(), settings(crowd, out=str(tmp_path / "run"), seed=-1))
+    with pytest.raises(InputError, match=r"^no users"):
+        server_app(HttpGrid.__new__(HttpGrid), context)
 
 
 def defaults():

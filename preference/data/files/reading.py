@@ -47,6 +47,7 @@ from murmuration.preference.data.sources import (
     other_rows,
 )
 from murmuration.privacy.extensions import ExtensionError
+from murmuration.privacy.regular_files import open_regular
 
 #: What files may become.
 BUDGET = FileBudget()
@@ -127,7 +128,7 @@ def _rows_of_file(
         )
     packed = _is_packed(path)
     try:
-        with path.open("rb") as stream:
+        with open_regular(path) as stream:
             if reader is not None:
                 yield from _read_by(reader, stream, path)
             elif kind in _READERS:

@@ -3,13 +3,13 @@
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from murmuration.planning import judgement_statistics as statistics
 from murmuration.planning import look
+from murmuration.preference.data.files import reading
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.language.row_cache import FOLDER
@@ -200,10 +200,8 @@ def test_what_minilm_costs_or_how_to_have_it_stands_beside_the_advice(written, t
 
 def test_the_rows_are_read_twice(written, monkeypatch):
     """Once to find the declaration, and once by it, as a run reads them."""
-    opened, whole = [], Path.open
-    monkeypatch.setattr(
-        Path, "open", lambda path, *a, **b: opened.append(path) or whole(path, *a, **b)
-    )
+    opened, whole = [], reading.open_regular
+    monkeypatch.setattr(reading, "open_regular", lambda path: opened.append(path) or whole(path))
     path = written([pair("a", "x", "y")])
     opened.clear()
     look.look_at(path, "", {})

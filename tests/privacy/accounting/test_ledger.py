@@ -542,6 +542,22 @@ def test_what_was_paid_for_costs_nothing(path):
     assert read_spent(path) == Counter({RUN: 1, NEXT: 2})
 
 
+def test_reading_takes_so_much_for_each_line_however_many_there_are(path, monkeypatch):
+    """No line is compared with all before it to see whether its round is paid for."""
+    lookups = []
+    paid_by = BufferedLater.paid_by
+    monkeypatch.setattr(
+        BufferedLater, "paid_by", lambda self, event: lookups.append(1) or paid_by(self, event)
+    )
+    with promise(path) as ledger:
+        ledger.charge(BufferedGaussian(40, 2, 4.0), round_=1, covers="sum")
+        for number in range(2, 41):
+            ledger.charge(BufferedLater(40, 2, 4.0), round_=number, covers="sum")
+    lookups.clear()
+    assert len(read_charges(path)) == 40
+    assert len(lookups) <= 40
+
+
 def test_noise_that_was_broken_off_is_paid_for_again(path):
     with promise(path) as ledger:
         for event, round_ in ((RUN, 1), (NEXT, 2), (RUN, 2), (NEXT, 3), (NEXT, 4)):

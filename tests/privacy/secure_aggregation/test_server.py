@@ -1,7 +1,8 @@
 """The sum is exact whoever drops out when, or there is none."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -21,13 +22,18 @@ def vectors(parties: int, length: int = 7, seed: int = 0, most: int = 2**50) -> 
 
 
 def session(
-    given_: Vectors, shares: Collection[int], shows: Collection[int]
+    given_: Vectors,
+    shares: Collection[int],
+    shows: Collection[int],
+    least: Mapping[int, int] = MappingProxyType({}),
 ) -> tuple[Session, Vectors, dict[int, Party]]:
     """Everybody shows keys, then fewer share and fewer show vectors."""
     name = os.urandom(16)
     parties = {place: Party.begin(name) for place in given_}
     roster = [party.public for party in parties.values()]
-    shared = {place: parties[place].share(place, roster, ABOUT) for place in shares}
+    shared = {
+        place: parties[place].share(place, roster, ABOUT, least.get(place, 3)) for place in shares
+    }
     for place in shows:
         parties[place].receive({o: s.sealed[place] for o, s in shared.items() if o != place})
     masked = {place: parties[place].mask(given_[place]) for place in shows}
@@ -108,6 +114,25 @@ def test_what_is_left_without_the_last_share_is_not_the_sum() -> None:
     _, masked, _ = session(given_, given_, given_)
     still = np.sum(list(masked.values()), axis=0, dtype=np.uint64).view(np.int64)
     assert not (still == sum(given_.values())).any()
+
+
+def test_who_wants_more_parties_needs_as_many_shares() -> None:
+    """Two of them want six of seven in the sum, where five can open everybody else's.
+
+    Who is not in it stops nobody.
+    """
+    wanted = {2: 6, 7: 6}
+    about, masked, parties = session(vectors(7), ALL, [1, 2, 3, 4, 5, 6], wanted)
+    shown = opened(parties, masked, [1, 2, 3, 4, 5, 6])
+    expected = sum(vectors(7)[place] for place in masked)
+    np.testing.assert_array_equal(unmasked(about, masked, shown), expected)
+    about, masked, parties = session(vectors(7), ALL, [1, 3, 4, 5, 6], wanted)
+    left = unmasked(about, masked, opened(parties, masked, [1, 3, 4, 5, 6]))
+    np.testing.assert_array_equal(left, sum(vectors(7)[place] for place in masked))
+    about, masked, parties = session(vectors(7), ALL, [1, 2, 3, 4, 5, 6], wanted)
+    shown = opened(parties, masked, [1, 2, 3, 4, 5])
+    with pytest.raises(ProtocolError, match="party 2 that do not fit, or are too few"):
+        unmasked(about, masked, shown)
 
 
 def altered(shares: dict[int, bytes], place: int) -> dict[int, bytes]:

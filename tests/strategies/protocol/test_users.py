@@ -401,7 +401,11 @@ def test_labels_of_one_node_that_were_randomized_show():
     keys = np.arange(3, dtype=np.uint64)
     clean, coins = RegistryEntry(0, keys, None), RegistryEntry(1, keys + 9, None, randomized=True)
     assert not Registry.of({1: clean}).randomized
-    assert Registry.of({1: clean, 2: coins}).randomized
+    registry = Registry.of({1: clean, 2: coins})
+    assert registry.randomized
+    assert registry.with_true_labels().nodes == (1,)
+    for all_of_them in ({2: coins}, {1: RegistryEntry(0, keys[:0], None), 2: coins}):
+        assert Registry.of(all_of_them).with_true_labels().randomized
 
 
 def test_a_simulation_of_which_no_row_can_be_used_is_refused():
