@@ -7,6 +7,7 @@ are counted beside, so that nothing is won by moving lines into them.
 import ast
 import io
 import subprocess
+import sys
 import tokenize
 from collections import Counter
 from pathlib import Path
@@ -67,8 +68,10 @@ def _print_interface() -> None:
     import murmuration
     from murmuration.strategies.config import SETTINGS
 
-    page = Path("docs/reference/commands.md").read_text(encoding="utf-8")
-    options = sum(line.startswith("| `--") for line in page.splitlines())
+    sys.path.insert(0, "docs")
+    import write_commands
+
+    options = sum(line.startswith("| `--") for line in write_commands.page().splitlines())
     print(f"settings of a run        {len(SETTINGS):>8,}")
     print(f"options of all commands  {options:>8,}")
     print(f"public names             {len(murmuration.__all__):>8,}")

@@ -4,12 +4,20 @@ import inspect
 import sys
 from pathlib import Path
 
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.ext.napoleon.docstring import GoogleDocstring
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
+
+import write_commands  # noqa: E402
+import write_settings  # noqa: E402
 
 import murmuration  # noqa: E402
+
+#: Pages that are written from the code when the site is built; the repository has their heading.
+WRITTEN = {"reference/commands": write_commands.page, "reference/settings": write_settings.page}
 
 # What each setting does has a page of its own, and is not listed with each function that takes it.
 for _name in murmuration.__all__:
@@ -42,6 +50,7 @@ nitpick_ignore = [
     ("py:class", "murmuration.preference.data.judgements.Judgements"),
     ("py:class", "murmuration.preference.data.schema.Schema"),
     ("py:class", "murmuration.privacy.promise.Promise"),
+    ("py:class", "murmuration.privacy.theorems.Status"),
 ]
 suppress_warnings = ["misc.highlighting_failure"]
 
@@ -59,3 +68,20 @@ def _described(self: GoogleDocstring) -> tuple[str, list[str]]:
 
 
 GoogleDocstring._consume_inline_attribute = _described
+
+
+def _write(_: Sphinx, page: str, source: list[str]) -> None:
+    """Put what the code says in a page's place."""
+    if page in WRITTEN:
+        source[0] = WRITTEN[page]()
+
+
+def _outdated(_: Sphinx, env: BuildEnvironment, *__: set[str]) -> set[str]:
+    """Pages that are read again whenever the site is built."""
+    return WRITTEN.keys() & env.found_docs
+
+
+def setup(app: Sphinx) -> None:
+    """Have these called by Sphinx."""
+    app.connect("source-read", _write)
+    app.connect("env-get-outdated", _outdated)

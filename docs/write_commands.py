@@ -1,14 +1,8 @@
-"""Writes docs/reference/commands.md from the commands themselves.
-
-    python docs/write_commands.py
-
-A test compares the page with what would be written.
-"""
+"""The page of commands, from the commands themselves: the site has it (``conf.py``)."""
 
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import click
 
@@ -16,11 +10,10 @@ from murmuration.cli.commands import COMMANDS, GROUPS, imported
 
 #: So many options that a command has as ``run`` has them are written out again.
 _FEW = 3
-PAGE = Path(__file__).resolve().parent / "reference" / "commands.md"
 
 
 def page() -> str:
-    """docs/reference/commands.md."""
+    """Return the page in Markdown."""
     return "\n".join(_lines()) + "\n"
 
 
@@ -29,7 +22,6 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "Every command with its arguments and options, as `murmuration COMMAND --help` has them"
     yield "(of `run`: `--help-all`)."
-    yield "Written by `python docs/write_commands.py`."
     yield ""
     yield "| group | command | what it does |"
     yield "|---|---|---|"
@@ -124,7 +116,3 @@ def _plain(text: str) -> str:
     parts = text.split("`")
     marked = re.compile(r"([*_<\[\]])")
     return "`".join(p if n % 2 else marked.sub(r"\\\1", p) for n, p in enumerate(parts))
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

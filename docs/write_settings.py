@@ -1,8 +1,9 @@
-"""Writes what is derived: docs/reference/settings.md, and the run config in pyproject.toml.
+"""What is derived from settings: the site's page of them (``conf.py``), and the run config in
+pyproject.toml.
 
     python docs/write_settings.py
 
-A test compares them with what would be written.
+writes the latter; a test compares it with what would be written.
 """
 
 from collections.abc import Iterator
@@ -20,19 +21,19 @@ from murmuration.strategies.settings.catalogue import panel_of
 from murmuration.strategies.settings.declaration import PANELS, about, option
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, PYPROJECT = ROOT / "docs" / "reference" / "settings.md", ROOT / "pyproject.toml"
+PYPROJECT = ROOT / "pyproject.toml"
 _SECTION, _NEXT = "[tool.flwr.app.config]\n", "\n[tool.ruff]"
 
 
 def page() -> str:
-    """docs/reference/settings.md."""
+    """Return the page in Markdown."""
     return "\n".join(_lines()) + "\n"
 
 
 def _lines() -> Iterator[str]:
     yield "# Strategies and settings"
     yield ""
-    yield "Written by `python docs/write_settings.py` from the declarations in `strategies/`."
+    yield "From the declarations in `strategies/`."
     yield ""
     yield "## Strategies"
     yield ""
@@ -80,5 +81,4 @@ def _defaults() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
     PYPROJECT.write_text(pyproject(PYPROJECT.read_text(encoding="utf-8")), encoding="utf-8")

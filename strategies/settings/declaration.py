@@ -2,7 +2,7 @@
 
 A declaration holds name, type, default, help, check, choices and panel. From it come the fields of
 ``strategies.config.RunConfig``, range checks, the options of ``murmuration run`` and their places
-in ``--help``, the table in docs/reference/settings.md, and ``[tool.flwr.app.config]`` in
+in ``--help``, the table of settings on the site, and ``[tool.flwr.app.config]`` in
 pyproject.toml (where Flower wants every key that may be overridden). ``run.Settings`` are those of
 every run; what is of one strategy is declared in a frozen dataclass of its own, here for those that
 are here (``catalogue``), because options and help need declarations alone and a strategy's file

@@ -49,13 +49,19 @@ def test_every_page_is_there(site):
     assert 'id="murmuration.train"' in told
 
 
+def test_pages_that_the_code_writes_are_written(site):
+    for page, option in (("commands", "--all-runs"), ("settings", "--clip-norm")):
+        told = (site / "reference" / f"{page}.html").read_text(encoding="utf-8")
+        assert option in told
+
+
 def test_options_keep_their_hyphens(site):
     told = (site / "reference" / "commands.html").read_text(encoding="utf-8")
     assert "or a language model with --task" in told
 
 
 def test_colons_in_sentences_are_no_types(site):
-    told = (site / "reference" / "internals.html").read_text(encoding="utf-8")
+    told = (site / "reference" / "architecture.html").read_text(encoding="utf-8")
     assert 'Type<span class="colon">' not in told
 
 
