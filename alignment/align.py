@@ -77,7 +77,7 @@ from murmuration.server.run_folder import RunFolder, check_place
 
 FORMAT = "murmuration-aligned-1"
 #: Layers that LoRA changes where nobody says which: no noise is added here, and two learnt less in
-#: as many steps (`docs/research/real-policies.md`).
+#: as many steps (`docs/research/real-people.md`).
 _USUALLY = 8
 _ANSWERS = 4  # of the reference to each prompt, for guards
 

@@ -44,7 +44,7 @@ _CUT_BY_HASHING = frozenset(
 )  # fmt: skip
 _RARE = 0.05  # of texts, that are in a script: it is not named
 
-#: About how long minilm takes (docs/research/benchmarks.md, section Encoders).
+#: About how long minilm takes (docs/research/speed.md, section Encoders).
 MINILM_TAKES = (
     "minilm first reads every response: about 17 min on one core for 50,000 of 60 words; later "
     "runs find what it read"

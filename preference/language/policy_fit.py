@@ -22,7 +22,7 @@ from murmuration.preference.models import PreferenceModel, preference_model
 
 _LONGEST = 1.0  # gradient
 _WARMUP = 0.05  # of the steps: in which the rate rises
-#: By what is trained, of those that were tried (`docs/research/policies.md`).
+#: By what is trained, of those that were tried (`docs/research/language-models.md`).
 FIT_RATES = {"lora": 0.1, "full": 0.003}
 
 

@@ -1,4 +1,4 @@
-"""docs/research/papers.md: every item of the four papers has a row that says how it is known."""
+"""Pages of the four papers: every item has a row with a verdict that says how it is known."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,9 @@ import pytest
 from murmuration.audits.targets import TARGETS
 from murmuration.research.reproductions.registry import ENTRIES
 
-PAGE = Path(__file__).parents[2] / "docs" / "research" / "papers.md"
+RESEARCH = Path(__file__).parents[2] / "docs" / "research"
+PAGES = {"A": "aup", "L": "label-privacy", "S": "square-chipo", "U": "user-level"}
+VERDICTS = ("reproduced", "in part", "differs", "corrected", "open")
 
 
 def numbered(kind: str, last: int) -> list[str]:
@@ -40,8 +42,8 @@ STATUS = re.compile(r"(full|quick)(, 20\d\d-\d\d-\d\d)?|audit|evaluated|not run:
 
 
 def rows(paper: str) -> list[list[str]]:
-    """Return the cells of the first table under a paper's heading."""
-    text = PAGE.read_text(encoding="utf-8").partition(f"\n## {paper}: ")[2].partition("\n## ")[0]
+    """Return the cells of the table of items on a paper's page."""
+    text = (RESEARCH / f"{PAGES[paper]}.md").read_text(encoding="utf-8").partition("\n| item | ")[2]
     table = text.partition("\n|---|---|---|---|\n")[2].partition("\n\n")[0]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()]
 
@@ -58,7 +60,7 @@ def test_a_row_has_a_command_and_a_verdict_or_says_why_not(paper):
     for item, command, verdict, status in rows(paper):
         assert STATUS.fullmatch(status.strip("| ")), item
         assert status.startswith("not run") == (command == "–") == (verdict == "–"), item
-        assert verdict
+        assert verdict == "–" or verdict.partition(":")[0] in VERDICTS, item
 
 
 @pytest.mark.parametrize("paper", ITEMS)
@@ -77,14 +79,13 @@ def test_commands_name_what_there_is_and_fit_what_is_known(paper):
 def test_a_row_shows_the_picture_of_its_command_where_there_is_one(paper):
     for item, command, verdict, _ in rows(paper):
         name = command.strip("`").rpartition(" ")[2]
-        assert (f"([picture]({name}.png))" in verdict) == (PAGE.parent / f"{name}.png").exists(), (
-            item
-        )
+        assert (f"([picture]({name}.png))" in verdict) == (RESEARCH / f"{name}.png").exists(), item
 
 
-def test_the_page_is_in_the_readme():
-    readme = (PAGE.parents[2] / "README.md").read_text(encoding="utf-8")
-    assert "](docs/research/papers.md)" in readme
+def test_the_vocabulary_is_explained_and_leads_to_every_paper():
+    text = (RESEARCH / "papers.md").read_text(encoding="utf-8")
+    assert tuple(re.findall(r"^- \*\*([a-z ]+)\*\*:", text, re.MULTILINE)) == VERDICTS
+    assert all(f"]({page}.md)" in text for page in PAGES.values())
 
 
 def test_the_list_of_reproductions_names_every_item_of_a_paper():

@@ -24,7 +24,7 @@ from murmuration.preference.policy_losses import PolicyLoss
 
 KIND = "language-model"
 #: Layers that LoRA changes where nobody says which, measured where it learns by noisy gradients
-#: (`docs/research/real-rewards.md`).
+#: (`docs/research/real-people.md`).
 USUALLY = 2
 #: What is trained of a policy that is there already, or of its reference.
 NOTHING = "nothing"

@@ -25,7 +25,7 @@ from murmuration.research.reproductions.policies.reference import SHAPE
 from murmuration.sims.population.population import Weights
 
 #: What of it is fitted: of the directions that a loss pulls in, those of the last layer have most
-#: in common between judgements (`docs/research/policies.md`).
+#: in common between judgements (`docs/research/language-models.md`).
 LAYER = f"{SHAPE.layers - 1}.mlp.down_proj"
 RANK, BETA, R_MAX = 4, 1.0, 2.0
 FIT = PolicyFit(epochs=1, batch=64, rate=0.4)

@@ -1,4 +1,4 @@
-"""The relay that counts; the measurement itself is run by hand (docs/research/deployments.md)."""
+"""The relay that counts; the measurement itself is run by hand (docs/research/attacks.md)."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""The parts of the chaos script; the whole of it is run by hand (docs/research/deployments.md)."""
+"""The parts of the chaos script; the whole of it is run by hand (docs/research/attacks.md)."""
 
 import json
 from pathlib import Path
