@@ -92,7 +92,21 @@ def page(audits: Sequence[Row], faults: Sequence[Row], seed: int, confidence: fl
     )
 
 
-_FILTERS = {"digits": "{:.3g}".format, "number": "{:g}".format, "percent": "{:.0%}".format}
+def _bound(rows: Sequence[Row], *adjacencies: str) -> str:
+    """The lower bound under one of these adjacencies, with its verdict unless it is consistent."""
+    for row in rows:
+        if row["adjacency"] in adjacencies:
+            verdict = "" if row["verdict"] == "consistent" else f", {row['verdict']}"
+            return f"{row['epsilon_lower']:.3g}{verdict}"
+    return "–"
+
+
+_FILTERS = {
+    "digits": "{:.3g}".format,
+    "number": "{:g}".format,
+    "percent": "{:.0%}".format,
+    "bound": _bound,
+}
 _PAGE = markdown_templates(Path(__file__).with_name("templates"), _FILTERS).get_template(
     "audits.md"
 )

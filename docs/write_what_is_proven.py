@@ -5,7 +5,7 @@
 A test compares it with what would be written.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from murmuration.privacy.accounting import accountant, second_opinion
@@ -17,11 +17,13 @@ from murmuration.privacy.accounting.events import (
     PoissonGaussian,
 )
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.theorems import TABLE, Status, Theorem
+from murmuration.privacy.theorems import TABLE, Mechanism, Status, Theorem
 from murmuration.research.plugin import BRINGS
 from murmuration.strategies import registry
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "explanation" / "what-is-proven.md"
+#: Forms of noise that take the place of continuous Gaussian noise.
+_IN_PLACE = (Mechanism.DISCRETE_GAUSSIAN, Mechanism.SHARES)
 #: For figures by two accountants: 200 rounds.
 _ROUNDS, _DELTA = 200, 1e-5
 _FIGURES: dict[str, tuple[Event, int]] = {
@@ -44,25 +46,33 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "Written by `python docs/write_what_is_proven.py` from `privacy/theorems.py`. A release"
     yield "without a row here cannot be built, and a run of it is refused before any data are read."
-    yield ""
-    yield "A row says how much of one user can be in a release, who takes part, and what is added"
-    yield "or drawn. `murmuration audit NAME` attacks it. Strategies stand where their rounds are"
-    yield "such releases; other releases of a run (a median, a threshold, a hold-out) have rows"
-    yield "of their own. Words are in the [glossary](glossary.md)."
+    yield "`murmuration audit NAME` attacks a row. Words are in the [glossary](glossary.md)."
     yield ""
     yield "| | of one user | who takes part | added or drawn | under | strategies | audit |"
     yield "|---|---|---|---|---|---|---|"
-    for number, row in enumerate(rows, start=1):
-        under = ", ".join(f"`{a}`" for a in Adjacency if a in row.adjacencies)
-        cells = (row.unit, row.participation, row.mechanism, under, _strategies(row), _audit(row))
+    says = []
+    for number, alike in enumerate(_alike(rows), start=1):
+        row = alike[0]
+        adjacencies = [f"`{a}`" for a in Adjacency if a in row.adjacencies]
+        under = "all" if len(adjacencies) == len(Adjacency) else ", ".join(adjacencies)
+        added = "; ".join(each.mechanism for each in alike)
+        audits = ", ".join(dict.fromkeys(_audit(each) for each in alike))
+        cells = (row.unit, row.participation, added, under, _strategies(alike), audits)
         yield f"| {number} | {' | '.join(cells)} |"
+        source = f" *{row.source}.*" if row.source else ""
+        status = "" if row.status is Status.PROVEN else f" **{_STATUS[row.status]}**"
+        says.append(f"{number}. {row.says}{status}{source}")
     yield ""
     yield "What each says, and where it comes from:"
     yield ""
-    for number, row in enumerate(rows, start=1):
-        source = f" *{row.source}.*" if row.source else ""
-        status = "" if row.status is Status.PROVEN else f" **{_STATUS[row.status]}**"
-        yield f"{number}. {row.says}{status}{source}"
+    yield from says
+    yield ""
+    yield "Of other noise in such rows:"
+    yield ""
+    for mechanism in _IN_PLACE:
+        row = next(row for row in rows if row.mechanism is mechanism)
+        says_of_it = row.says.removeprefix("As the row above: ")
+        yield f"- *{mechanism}*: {says_of_it} *{row.source}.*"
     yield ""
     yield "## By two accountants"
     yield ""
@@ -76,17 +86,33 @@ def _lines() -> Iterator[str]:
                 yield f"| {about} | `{adjacency}` | {figures} |"
 
 
+def _alike(rows: Sequence[Theorem]) -> Iterator[list[Theorem]]:
+    """Rows that differ in the form of Gaussian noise alone, together."""
+    for row in rows:
+        if row.mechanism not in _IN_PLACE:
+            others = (r for r in rows if r.mechanism in _IN_PLACE and _sum(r) == _sum(row))
+            yield [row, *(others if row.mechanism is Mechanism.GAUSSIAN else ())]
+
+
+def _sum(row: Theorem) -> tuple:
+    return row.unit, row.participation, row.adjacencies
+
+
 _STATUS = {
     Status.CLAIMED: "Claimed; the proof does not hold.",
     Status.NONE: "No promise.",
 }
 
 
-def _strategies(row: Theorem) -> str:
-    names = [s for s in registry.OURS if row in s.theorems]
+def _strategies(alike: Sequence[Theorem]) -> str:
+    """Strategies with such rows, and which of them have the first form of noise alone."""
+    named = [s for s in registry.OURS if alike[0] in s.theorems]
     checkout = BRINGS["murmuration.strategies"]
     return ", ".join(
-        f"`{s.name}`" + (" (in a checkout)" if s.name in checkout else "") for s in names
+        f"`{s.name}`"
+        + (" (in a checkout)" if s.name in checkout else "")
+        + ("" if all(row in s.theorems for row in alike) else f" ({alike[0].mechanism} alone)")
+        for s in named
     )
 
 

@@ -189,7 +189,7 @@ TABLE: tuple[Theorem, ...] = (
         ALL,
         "poisson-gaussian",
         _GAUSSIAN,
-        "Mironov, Talwar and Zhang 2019; Koskela, Jälkö, Prediger and Honkela 2020",
+        "Mironov, Talwar and Zhang 2019; Koskela, Jälkö and Honkela 2020",
     ),
     *_sampled(
         Unit.VECTOR_AND_BIT,

@@ -13,7 +13,7 @@ depend on no other user. Memory is that of one batch and one gradient.
 With ``batch_users`` several share a batch, in chunks whose gradients fit into the memory that is
 set aside: users whose texts are about equally long are neighbours, so that there is little padding.
 That changes a gradient in its last digits only, but it does: one user then moves the others'
-vectors, by an amount that was measured (docs/explanation/language-models.md) and not proven.
+vectors, by an amount that was measured (docs/explanation/sharp-edges.md) and not proven.
 
 With ``once_per_text`` the gradient of each text's score (a reward, or a log-likelihood) is computed
 once, by itself, for all users of a chunk who judged it: a user's gradient is their texts', each

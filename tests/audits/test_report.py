@@ -44,7 +44,8 @@ def test_everything_is_audited_and_written(few):
     assert failed(audits, faults) == []
     text = page(audits, faults, 5, 0.99)
     assert "--seed 5" in text
-    assert "| `under` | replace | 1 | 0.5 | 50% | 1e-05 | 10 | consistent |" in text
+    assert "| `under` | stays under | 1 | 0.5 | 0.5 | 1e-05 | 10 |" in text
+    assert "| `over` | goes over | 1 | 1.5, violated, as documented | – | 1e-05 | 10 |" in text
     assert FAULTS["noise"].about in text
     assert "99%" in text
     assert "## Seeded faults" not in page(audits, [], 5, 0.99)
