@@ -63,7 +63,7 @@ class Participation(StrEnum):
     TURNS = "groups of users in turn, everybody of a group"
     EXAMPLES = "judgements, by Poisson sampling"
     ONCE = "everybody, once"
-    HELD_OUT = "users, trained on or held out by a secret coin"
+    HELD_OUT = "users, trained on or held out by a secret random assignment"
     AS_IN_THE_RUN = "as in the run"
 
 

@@ -370,7 +370,7 @@ TARGETS = {
         power=0.6,
     ),
     "blt-gaussian": Target(
-        "9 Gaussian sums of 3 groups in turn, by no coins, with noise that all share",
+        "9 Gaussian sums of 3 groups in turn, everybody of a group, with noise that all share",
         audit_buffered,
         trials=2_500_000,
     ),
