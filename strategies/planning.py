@@ -159,9 +159,12 @@ class Planned:
                 f"for {free}"
             )
         if len(missing) != 1:
+            one = "exactly one of " if len(self.free) > 1 else ""
+            # Others take other numbers than these.
+            rest = ", as in --epsilon 3 --delta 1e-5 --rounds 200 --users 2700"
             raise InputError(
-                f"--strategy {query.strategy}: leave out exactly one of {free}, to solve for it, "
-                "and give the rest, as in --epsilon 3 --delta 1e-5 --rounds 200 --users 2700"
+                f"--strategy {query.strategy}: leave out {one}{free}, to solve for it, and give "
+                f"the rest{rest if self.free == SIX else ''}"
             )
         return missing[0]
 

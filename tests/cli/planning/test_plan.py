@@ -230,6 +230,15 @@ def test_what_is_missing_is_named_with_an_example(cli):
     assert "as in --epsilon 3 --delta 1e-5 --rounds 200 --users 2700" in lines[0]
 
 
+@pytest.mark.parametrize("strategy", ["survey", "adaptive", "els"])
+def test_no_example_has_numbers_that_a_strategy_does_not_take(cli, strategy):
+    given = options(epsilon=3, users=2700, delta=1e-5, **{"noise-multiplier": 2})
+    more = {"survey": {}, "adaptive": {"cohort": 90}, "els": {"cohort": 90, "group-size": 4}}
+    rounds = {} if strategy == "survey" else {"rounds": 20}
+    _, _, lines = cli("plan", "--strategy", strategy, *given, *options(**more[strategy], **rounds))
+    assert "leave out" in lines[0] and "200" not in lines[0]
+
+
 def test_a_delta_that_protects_nobody_is_refused(cli):
     code, _, lines = cli("plan", "--epsilon", 3, "--users", 250, "--rounds", 100, "--delta", 0.1)
     assert code == 2 and len(lines) == 1
