@@ -27,8 +27,8 @@ RELEASED_ONCE = ("epsilon", "noise_multiplier", "delta")
 SAMPLED = ("users", "cohort", "rounds", "delta")
 #: Where epsilon is divided among several releases: the noise of the sum alone is solved for.
 NOISE = ("noise_multiplier",)
-#: Largest numbers that are looked for.
-_MOST = {"rounds": 1_000_000, "users": 10**9}
+#: Largest numbers that are looked for: of more users the sum would not be exact.
+_MOST = {"rounds": 1_000_000, "users": 2**23}
 
 
 @dataclass(frozen=True)
@@ -240,9 +240,9 @@ def _first(fits: Callable[[int], bool], start: int, most: int) -> int:
     """The smallest number from ``start`` on that fits, 0 if none up to ``most`` does."""
     low, high = start - 1, start
     while not fits(high):
-        low, high = high, high * 2
-        if high > most:
+        if high >= most:
             return 0
+        low, high = high, min(2 * high, most)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)
