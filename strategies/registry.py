@@ -175,8 +175,9 @@ def base_config(config: Settings) -> dict[str, Any]:
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The strategy that the settings ask for; ValueError or BudgetExceeded if it cannot be."""
     built, own = context.strategy.build(context, ledger), context.config.own
-    theorem = getattr(getattr(built.strategy.plan, "mechanism", None), "theorem", None)
-    if theorem not in (None, *context.strategy.theorems_of(own)):
+    mechanism = getattr(built.strategy.plan, "mechanism", None)
+    theorem = getattr(mechanism, "theorem", None)
+    if mechanism is not None and theorem not in context.strategy.theorems_of(own):
         raise ValueError(f"{context.strategy.as_set(own)} does not name its theorem: {theorem}")
     built.strategy.check()
     return built
