@@ -1,7 +1,7 @@
 """Advice on features for a given number of users, and accuracies measured elsewhere.
 
-Which features: SmolLM2's states were the best on crowd workers' judgements of arguments, with 1,056
-and with 2,616 users, at epsilon 1, 3 and 8, most of all on topics that nobody was trained on
+Which features: SmolLM2's states were the best on crowd workers' judgements of arguments, with 100
+(one seed), 1,056 and 2,616 users, at each epsilon, most of all on topics that nobody was trained on
 (docs/research/rivals.md, real-rewards.md). Where they take too long: MiniLM against hashing was
 measured with 100 to 2,700 users (docs/how-to/choosing.md). On topics that were trained on it was
 better by 2 points or more where users times epsilon is below 8,000, and hashing was level or better
