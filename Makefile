@@ -68,7 +68,7 @@ test-tenth: install
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'tenth or hypothesis and not slow' --tenth $(TENTH)
 
 test-slow: install smollm
-	$(BIN)/python -m pytest -q -m 'slow or hypothesis'
+	$(BIN)/python -m pytest -q -n auto --dist loadgroup -m 'slow or hypothesis'
 
 test-deploy: install
 	$(BIN)/python -m pytest -q -m deploy --timeout 1800

@@ -22,6 +22,7 @@ from scipy import optimize, special, stats
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import ALL
 
 # Lower bounds on epsilon from what an attacker saw: with a stated confidence, or not at all.
 #
@@ -297,8 +298,6 @@ def _check(delta: float, confidence: float) -> None:
 
 DELTA = 1e-5
 CONFIDENCE = 0.99
-ALL = frozenset(Adjacency)
-COMES_OR_GOES = frozenset({Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT})
 
 _MEMORY = Path("/dev/shm")
 

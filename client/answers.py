@@ -45,7 +45,6 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.strategies import registry as catalogue
 from murmuration.strategies.contributions import STACKED
-from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol import (
     label_queries,
     messages,
@@ -53,6 +52,7 @@ from murmuration.strategies.protocol import (
     public_items,
     secure_messages,
 )
+from murmuration.strategies.solved.local_label import LOCAL_LABEL
 from murmuration.strategies.spec import NodeHalf
 
 

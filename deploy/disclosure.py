@@ -25,8 +25,8 @@ from murmuration.preference.escaping import escaped
 from murmuration.privacy import extensions
 from murmuration.privacy.figures import counted
 from murmuration.strategies import registry
-from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol.stated_plan import cost
+from murmuration.strategies.solved.local_label import LOCAL_LABEL
 
 _DIMENSION = 1025  # of the default features, for the sizes that are shown
 

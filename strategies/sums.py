@@ -35,6 +35,7 @@ from murmuration.privacy.mechanisms.distributed import (
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum
 from murmuration.privacy.mechanisms.sampling import PoissonSampler, Sampler
+from murmuration.privacy.theorems import Theorem
 from murmuration.strategies.base import CohortStrategy, Plan
 from murmuration.strategies.protocol import messages
 
@@ -43,8 +44,13 @@ Discrete = DiscreteNoise | DistributedNoise | None
 DEFAULT_GROUP_SIZE = 16
 
 
-class Mechanism(Protocol):
+class RoundMechanism(Protocol):
     """The mechanism of a round; see ``privacy.mechanisms``."""
+
+    @property
+    def theorem(self) -> Theorem:
+        """The theorem about a release."""
+        ...
 
     @property
     def event(self) -> Event:
@@ -104,7 +110,7 @@ class SumPlan(ABC):
 
     @property
     @abstractmethod
-    def mechanism(self) -> Mechanism:
+    def mechanism(self) -> RoundMechanism:
         """The mechanism that each round runs and charges."""
 
     @property

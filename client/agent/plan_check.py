@@ -15,9 +15,9 @@ from murmuration.client.agent.policy import Policy, PolicyRefusal
 from murmuration.client.labels.terms import check_terms
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
-from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.protocol import messages, plan_query
 from murmuration.strategies.protocol.stated_plan import StatedPlan, cost
+from murmuration.strategies.solved.local_label import LOCAL_LABEL
 
 #: Takes all plans, the new one last: their ε, or PolicyRefusal if that is too much.
 Cost = Callable[[list[StatedPlan]], float]

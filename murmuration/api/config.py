@@ -29,9 +29,9 @@ from murmuration.strategies.config import (
     read_settings,
     typed,
 )
-from murmuration.strategies.local_label import LOCAL_LABEL
 from murmuration.strategies.settings.declaration import about, option
 from murmuration.strategies.settings.privacy import check_delta, parse_delta
+from murmuration.strategies.solved.local_label import LOCAL_LABEL
 
 #: The embedded population, by task: to train on, and other users to test on.
 _EMBEDDED = {

@@ -1,12 +1,11 @@
 """Advice on features for a given number of users, and accuracies measured elsewhere.
 
-Which features: measured with ``uls`` on crowd workers' judgements of arguments, accuracy on people
-held out, hashing against a small pretrained encoder (MiniLM), 100 to 2,700 people at epsilon 1, 3
-and 8 (docs/how-to/choosing.md has the table). On topics that were judged in training, noise
-decides, which falls with people times epsilon: where that is below 2,000 the encoder was better by
-3 to 6 points, below 8,000 by 2, at about 8,000 they were level, and at 21,600 hashing was better by
-one. On topics that were not judged in training the encoder was better by 4 to 6 points at all
-sizes.
+Which features: SmolLM2's states were the best on crowd workers' judgements of arguments, with 100
+(one seed), 1,056 and 2,616 users, at each epsilon, most of all on topics that nobody was trained on
+(docs/research/real-people.md). Where they take too long: MiniLM against hashing was
+measured with 100 to 2,700 users (docs/how-to/choosing.md). On topics that were trained on it was
+better by 2 points or more where users times epsilon is below 8,000, and hashing was level or better
+above; on others it was better by 4 to 6 points at all sizes.
 
 Accuracy: measured on two populations, with ``uls``, its defaults and hashed words. The file beside
 this one has the figures and the commands that made them. Other judgements are harder or easier, so
@@ -25,9 +24,8 @@ from murmuration.preference.features.languages import NO_LETTERS
 from murmuration.preference.features.words import WITHOUT_BLANKS
 from murmuration.strategies.settings.run import Settings
 
-#: People times epsilon below which the encoder is much better, and up to which it is better at all,
-#: about topics that people judged.
-FEW, SOME = 2_000, 8_000
+#: Users times epsilon up to which minilm is better than hashing on topics that were trained on.
+ENCODER_BELOW = 8_000
 #: Delta is at most this part of 1 / users, and at most the default.
 _DELTA_SHARE, _MOST_DELTA = 10, 5
 #: Scripts, by Unicode's names, of which the vocabulary of minilm (bert-base-uncased) has the
@@ -44,37 +42,38 @@ _CUT_BY_HASHING = frozenset(
 )  # fmt: skip
 _RARE = 0.05  # of texts, that are in a script: it is not named
 
-#: About how long minilm takes (docs/research/speed.md, section Encoders).
-MINILM_TAKES = (
-    "minilm first reads every response: about 17 min on one core for 50,000 of 60 words; later "
-    "runs find what it read"
-)
+#: How long they take (docs/research/speed.md).
+TAKES = {
+    "smollm2": "smollm2 first reads every response, a few per second and core; later runs find "
+    "what it read",
+    "minilm": "minilm first reads every response: about 17 min on one core for 50,000 of 60 words; "
+    "later runs find what it read",
+}
 
 
 @dataclass(frozen=True)
 class Features:
-    """Advice: the value of ``--features``, and a sentence that says why."""
+    """Advice: values of ``--features``, the best first, then what is faster; and why."""
 
-    name: str
+    names: tuple[str, ...]
     why: str
 
 
 def features_for(
     people: int, epsilon: float, scripts: Mapping[str, int] = MappingProxyType({})
 ) -> Features:
-    """The features that suit a number of people (to train on) at a budget.
+    """The features that suit a number of users (to train on) at a budget.
 
     ``scripts`` is the number of texts by script, if known.
     """
     unread = sum(count for script, count in scripts.items() if script not in _OF_MINILM)
     if 2 * unread > sum(scripts.values()):
-        return Features("hashing", "minilm cannot read most texts; a multilingual encoder may")
-    product = people * epsilon
-    if product < FEW:
-        return Features("minilm", "with so few people much better: 3 to 6 points as measured")
-    if product < SOME:
-        return Features("minilm", "a little better; about topics that nobody has judged, much")
-    return Features("hashing", "as good about topics that people judged; minilm for others")
+        return Features(("hashing",), "others cannot read most texts; a multilingual encoder may")
+    if people * epsilon < ENCODER_BELOW:
+        return Features(("smollm2", "minilm", "hashing"), "best as measured; minilm is faster")
+    return Features(
+        ("smollm2", "hashing"), "best as measured; hashing is faster, for topics that users judged"
+    )
 
 
 def reading(scripts: Mapping[str, int]) -> list[str]:

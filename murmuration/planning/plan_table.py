@@ -45,9 +45,8 @@ def print_plan(numbers: dict[str, Any]) -> None:
     if not registry.named(numbers["strategy"]).has_model:
         return
     features = advice.features_for(int(numbers["users"]), numbers["epsilon"])
-    console.print(f"For this many people: --features {features.name}, {features.why}", style="dim")
-    if features.name == "minilm":
-        console.print(advice.MINILM_TAKES, style="dim")
+    console.print(f"--features {features.names[0]}: {features.why}", style="dim")
+    console.print(advice.TAKES[features.names[0]], style="dim")
     if numbers["delta"] >= 1 / numbers["users"]:
         console.print("delta is not below 1 / users: that is no privacy", style="yellow")
     rows = advice.accuracies()

@@ -381,7 +381,8 @@ def check_work(
             largest = max(known, key=known.__getitem__)
             raise ValueError(
                 f"to account for it would take minutes: {len(known)} different events or more, the "
-                f"longest a {largest.kind}; more noise or smaller groups take less"
+                f"longest a {largest.kind}; more noise, smaller groups or fewer runs "
+                "together take less"
             )
 
 

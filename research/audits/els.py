@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from scipy import stats
 
-from murmuration.audits.auditing import COMES_OR_GOES, DELTA, Measured, Target, Task
+from murmuration.audits.auditing import DELTA, Measured, Target, Task
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.clipping import ExampleClip
 from murmuration.privacy.mechanisms.coins import bernoulli
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import COMES_OR_GOES
 from murmuration.research.audits.trials import both_sides
 from murmuration.strategies.els import ElsPlan, GroupPlan
 

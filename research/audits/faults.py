@@ -129,12 +129,16 @@ class _Weighted(UserClip):
         return self.weight * super().clip_sum(grads_BD)
 
 
+#: Longer than any vector of votes.
+_NO_BOUND = 1e9
+
+
 def _bounds_net_scores(
     votes: ItemVotes, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> dict[str, np.ndarray]:
     """The node half, that bounds net scores and not the counts and squares beside them."""
     every_N, counts_U = np.arange(len(votes.board_J)), votes.counts_U.numpy()
-    total_V = np.concatenate([*votes.vectors(LAYOUT, math.inf, every_N, counts_U)]).sum(axis=0)
+    total_V = np.concatenate([*votes.vectors(LAYOUT, _NO_BOUND, every_N, counts_U)]).sum(axis=0)
     net = LAYOUT.places["net"]
     total_V[net] *= min(1.0, LAYOUT.net_norm / np.linalg.norm(total_V[net]))
     return {"sum": total_V}

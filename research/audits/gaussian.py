@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from murmuration.audits.auditing import COMES_OR_GOES, DELTA, Measured, Scores, Target, Task
+from murmuration.audits.auditing import DELTA, Measured, Scores, Target, Task
 from murmuration.audits.pipeline import log_ratio
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.accountant import noise_multiplier_for
@@ -51,6 +51,7 @@ from murmuration.privacy.mechanisms.sampling import (
     CyclicSampler,
     PoissonSampler,
 )
+from murmuration.privacy.theorems import COMES_OR_GOES
 from murmuration.research.audits.trials import Trials, both_sides
 
 _CLIP = 0.1

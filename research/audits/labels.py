@@ -13,10 +13,9 @@ from functools import partial
 import numpy as np
 
 from murmuration.audits.auditing import Measured, Scores, Target, Task
-from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise, RandomizedResponse
+from murmuration.privacy.theorems import LABELS
 
-_LABELS = frozenset({Adjacency.REPLACE_LABELS})
 _DELTA = 1e-3
 _MANY = 10
 
@@ -66,28 +65,28 @@ TARGETS = {
     "randomized-response": Target(
         "one randomized label of two",
         audit_response,
-        adjacencies=_LABELS,
+        adjacencies=LABELS,
         trials=500_000,
         power=0.8,
     ),
     "randomized-response:four": Target(
         "one randomized label of four",
         partial(audit_response, choices=4),
-        adjacencies=_LABELS,
+        adjacencies=LABELS,
         trials=500_000,
         power=0.8,
     ),
     "randomized-response:user": Target(
         "ten labels of one user, a pure promise for all of them",
         audit_user,
-        adjacencies=_LABELS,
+        adjacencies=LABELS,
         trials=500_000,
         power=0.6,
     ),
     "randomized-response:user-delta": Target(
         "the same with delta = 0.001 and the exact composition",
         partial(audit_user, delta=_DELTA),
-        adjacencies=_LABELS,
+        adjacencies=LABELS,
         trials=500_000,
         epsilon=2.0,
         power=0.6,

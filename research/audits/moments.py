@@ -18,6 +18,7 @@ from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import LABELS
 from murmuration.research.audits.trials import both_sides
 from murmuration.research.strategies.perturbed_minimiser import perturbed_minimiser
 from murmuration.strategies.protocol.messages import TrainRequest
@@ -26,8 +27,6 @@ from murmuration.strategies.solved.label_moment import LabelMomentPlan
 from murmuration.strategies.solved.objective_perturbation import ObjectivePlan
 
 NodeHalf = Callable[[PairExamples, TrainRequest, np.ndarray, Randomness], Mapping[str, np.ndarray]]
-
-_LABELS = frozenset({Adjacency.REPLACE_LABELS})
 
 
 def _labels_sum(node_half: NodeHalf, label: float, **parameters: float) -> float:
@@ -97,14 +96,14 @@ TARGETS = {
     "label-moment": Target(
         "one noisy sum of moments, labels protected",
         audit_label_moment,
-        adjacencies=_LABELS,
+        adjacencies=LABELS,
         trials=4_000_000,
         power=0.6,
     ),
     "objective-perturbation": Target(
         "the noisy linear term, labels protected",
         audit_objective,
-        adjacencies=_LABELS,
+        adjacencies=LABELS,
         trials=4_000_000,
         power=0.6,
     ),

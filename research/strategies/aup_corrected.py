@@ -27,9 +27,12 @@ import numpy as np
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.hold_out import charges_of
-from murmuration.privacy.theorems import ALL, Mechanism, Participation, Theorem, Unit
 from murmuration.research.strategies import filtered_mean
-from murmuration.research.strategies.filtered_mean import FilteredMean, TestedGaussian
+from murmuration.research.strategies.filtered_mean import (
+    FILTERED_MEAN,
+    FilteredMean,
+    TestedGaussian,
+)
 from murmuration.strategies import contributions, uls
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.planning import NOISE, SAMPLED, Planned
@@ -231,19 +234,7 @@ AUP_CORRECTED = Strategy(
     build=build,
     node_halves={"aup-corrected": NodeHalf(contributions.client_update, length=None)},
     settings=Retained,
-    theorems=(
-        Theorem(
-            Unit.NEIGHBOURHOODS,
-            Participation.POISSON,
-            Mechanism.GAUSSIAN,
-            TestedGaussian.kind,
-            ALL,
-            "Weights by how many users are near make a mean that one user moves by a bounded "
-            "distance wherever a test of the total weight passes.",
-            "the derivation in `research/strategies/filtered_mean.py`",
-            "aup-corrected",
-        ),
-    ),
+    theorems=(FILTERED_MEAN,),
     solve=Planned(
         CorrectedPlan,
         takes=SAMPLED,

@@ -34,6 +34,7 @@ from murmuration.privacy.mechanisms.clipping import square
 from murmuration.privacy.mechanisms.noisy_sum import fingerprint
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
+from murmuration.privacy.theorems import ALL, Mechanism, Participation, Theorem, Unit
 from murmuration.strategies.aup.published import degrees, distances
 
 # Concentration filters: whose vector is near to how many others', and how far means then move.
@@ -183,6 +184,20 @@ class TestedGaussian:
         )
 
 
+#: What is proven of a round.
+FILTERED_MEAN = Theorem(
+    Unit.NEIGHBOURHOODS,
+    Participation.POISSON,
+    Mechanism.GAUSSIAN,
+    TestedGaussian.kind,
+    ALL,
+    "Weights by how many users are near make a mean that one user moves by a bounded distance "
+    "wherever a test of the total weight passes.",
+    "the derivation in `research/strategies/filtered_mean.py`",
+    "aup-corrected",
+)
+
+
 @dataclass(frozen=True)
 class FilteredMean:
     """Propose-test-release for the majority-weighted mean of a Poisson cohort's vectors.
@@ -203,6 +218,7 @@ class FilteredMean:
         adjacency: the relation between neighbouring data sets.
     """
 
+    theorem: ClassVar[Theorem] = FILTERED_MEAN
     sampler: PoissonSampler
     radius: float
     least_weight: float

@@ -5,15 +5,22 @@ asked again, and counts if it answers while others are awaited, but it alone is 
 """
 
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from flwr.app import Error, Message
 from flwr.serverapp import Grid
 from google.protobuf.message import DecodeError
 
-from murmuration.strategies.protocol.availability import Reason, RunAborted, failed_node
+from murmuration.strategies.protocol.availability import (
+    Attendance,
+    Reason,
+    RunAborted,
+    failed_node,
+)
 from murmuration.strategies.protocol.node_texts import said
 
+PrivateLog = Callable[[Mapping[str, object]], None]
 #: What bytes of another machine bring about where they are decoded; no error of a connection.
 UNDECODABLE = (
     ValueError,
@@ -36,6 +43,32 @@ def message_ttl(timeout: float) -> float:
     It allows for clocks that differ; a node that comes back later finds no stale request.
     """
     return timeout + max(timeout, _CLOCKS)
+
+
+@dataclass(frozen=True)
+class RoundNotes:
+    """The nodes that did not take part in a round, and why; only for the private log.
+
+    ``slow`` are nodes that missed the last deadline, ``attendance`` records the answers. In a
+    simulation (``simulated``) no node fails by chance.
+    """
+
+    round: int
+    log: PrivateLog
+    slow: set[int]
+    attendance: Attendance
+    simulated: bool
+
+    def write(self, note: Mapping[str, object]) -> None:
+        """Log a note about the round."""
+        self.log({"round": self.round, **note})
+
+    def leave_out(self, node: int, why: str) -> None:
+        """Count a node's users as zero; in a simulation RunAborted."""
+        self.write({"node": node, "left out": why})
+        self.attendance.failed(why)
+        if self.simulated:
+            raise failed_node(why, simulated=True)
 
 
 def exchange(

@@ -22,7 +22,7 @@ from murmuration.privacy.secure_aggregation.party import ProtocolError
 from murmuration.strategies.base import Participants, PrivateLog
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.availability import Attendance, Reason, RunAborted
-from murmuration.strategies.protocol.exchange import exchange
+from murmuration.strategies.protocol.exchange import RoundNotes, exchange
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.secure_rounds import Asker, masked_totals
 
@@ -70,7 +70,7 @@ def ask(
     attendance.begin(sum(users.values()))
     try:
         if masked:
-            asker = Asker(grid, 0, timeout, log, set(), attendance, simulated)
+            asker = Asker(grid, timeout, RoundNotes(0, log, set(), attendance, simulated))
             total_J, there = _masked(asker, outgoing, users)
         else:
             replies = exchange(grid, outgoing, timeout, simulated=simulated)

@@ -41,11 +41,9 @@ from murmuration.privacy.secure_aggregation.party import (
 from murmuration.privacy.secure_aggregation.server import Session, unmasked
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol import secure_messages as secure
-from murmuration.strategies.protocol.availability import Attendance, failed_node
-from murmuration.strategies.protocol.exchange import exchange, message_ttl
+from murmuration.strategies.protocol.exchange import RoundNotes, exchange, message_ttl
 from murmuration.strategies.protocol.users import Registry
 
-PrivateLog = Callable[[Mapping[str, object]], None]
 Answer = TypeVar("Answer")
 
 #: How often a round may be too small to be summed, when a run is begun.
@@ -173,19 +171,11 @@ def _split(
 
 @dataclass(frozen=True)
 class Asker:
-    """Exchanges over ``grid``, one after the other; a node that fails is logged and left out.
-
-    ``slow`` are nodes that missed the last deadline (``strategies.protocol.exchange``); the set is
-    updated. ``attendance`` records the answers; a failing node of a simulation ends the run.
-    """
+    """Exchanges over ``grid``, one after the other; a node that fails is noted and left out."""
 
     grid: Grid
-    round: int
     timeout: float
-    log: PrivateLog
-    slow: set[int]
-    attendance: Attendance
-    simulated: bool
+    notes: RoundNotes
 
     def __call__(
         self,
@@ -201,11 +191,13 @@ class Asker:
         result: dict[int, Answer] = {}
         silent = set(contents)
         outgoing = self._messages(kind, contents)
-        replies = exchange(self.grid, outgoing, self.timeout, self.slow, simulated=self.simulated)
+        replies = exchange(
+            self.grid, outgoing, self.timeout, self.notes.slow, simulated=self.notes.simulated
+        )
         for reply in replies:
             node = reply.metadata.src_node_id
             silent.discard(node)
-            self.slow.discard(node)
+            self.notes.slow.discard(node)
             try:
                 if node not in contents or node in result:
                     raise messages.MalformedReply("a second reply, or one that was not asked for")
@@ -214,22 +206,18 @@ class Asker:
                     raise messages.MalformedReply(reason)
                 result[node] = read(reply.content, node)
             except messages.MalformedReply as error:
-                self._leave_out(node, f"{kind}: {error}")
+                self.notes.leave_out(node, f"{kind}: {error}")
         for node in silent:
-            self._leave_out(node, f"no answer to {kind}")
-            self.slow.add(node)
-        self.attendance.heard(bool(result))
+            self.notes.leave_out(node, f"no answer to {kind}")
+            self.notes.slow.add(node)
+        self.notes.attendance.heard(bool(result))
         return result
-
-    def _leave_out(self, node: int, why: str) -> None:
-        self.log({"round": self.round, "node": node, "left out": why})
-        self.attendance.failed(why)
-        if self.simulated:
-            raise failed_node(why, simulated=True)
 
     def _messages(self, kind: str, contents: Mapping[int, RecordDict]) -> Iterable[Message]:
         for node, content in contents.items():
-            yield messages.outgoing(content, kind, node, self.round, message_ttl(self.timeout))
+            yield messages.outgoing(
+                content, kind, node, self.notes.round, message_ttl(self.timeout)
+            )
 
 
 def _by_place(place: Mapping[int, int], found: Mapping[int, Answer]) -> dict[int, Answer]:

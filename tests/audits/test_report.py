@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from murmuration.audits import report
-from murmuration.audits.auditing import COMES_OR_GOES, Measured, Target
+from murmuration.audits.auditing import Measured, Target
 from murmuration.audits.report import audit_all, distinct, failed, page
 from murmuration.audits.targets import TARGETS
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.theorems import COMES_OR_GOES
 from murmuration.research.audits.faults import FAULTS
 
 TEMPLATE = Path(__file__).parents[2] / "audits" / "templates" / "audits.md"

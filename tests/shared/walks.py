@@ -62,22 +62,6 @@ STARTS = {
         "            print(json.dumps(told), file=file)\n"
         "END\n"
     ),
-    "conversations.jsonl": (
-        "python - <<'END'\n"
-        "import json\n"
-        "with open('conversations.jsonl', 'w') as file:\n"
-        "    for number, line in enumerate(open('judgements.jsonl')):\n"
-        "        row = json.loads(line)\n"
-        "        asked = {'turn': 0, 'role': 'user', 'content': row['prompt']}\n"
-        "        told = [\n"
-        "            {'turn': 0, 'role': 'model', 'content': row[name], 'score': score,\n"
-        "             'if_chosen': score == 80}\n"
-        "            for name, score in (('rejected', 20), ('chosen', 80))\n"
-        "        ]\n"
-        "        talk = {'user_id': row['user_id'], 'conversation_history': [asked, *told]}\n"
-        "        print(json.dumps(talk), file=file)\n"
-        "END\n"
-    ),
     # The small real model, which `make smollm` installs; it has no commands.
     "smollm2": ":\n",
     # Files as examples/ukp_judgements.py writes them, of the embedded population's people.

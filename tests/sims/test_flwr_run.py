@@ -69,7 +69,7 @@ def test_in_a_clone(tmp_path):
         if (ROOT / name).exists() and not name.startswith(("tests/", "docs/")):
             (clone / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, clone / name, follow_symlinks=False)
-    page = ROOT / "docs" / "how-to" / "flower.md"
+    page = ROOT / "docs" / "how-to" / "cluster.md"
     (block,) = (step.typed() for step in steps(page.read_text()) if "flwr run" in step.body)
     printed = type_(block.replace("rounds=50", "rounds=2"), clone, tmp_path / "home")
     assert "round 2 of 2, ε 3.00" in printed
@@ -110,7 +110,7 @@ def test_a_run_that_fails_says_so(tmp_path):
 @pytest.mark.commands
 def test_a_shell_with_a_network_of_its_own_is_reached_by_nobody(tmp_path):
     """What listens there is reached from there, and from nowhere else."""
-    page = (ROOT / "docs" / "how-to" / "flower.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "cluster.md").read_text()
     (line,) = (line for line in page.splitlines() if line.startswith("unshare "))
     if subprocess.run(["unshare", "--map-root-user", "--net", "true"], check=False).returncode:
         pytest.skip("this system lets nobody have a network of their own")

@@ -391,7 +391,10 @@ def test_filters_need_more_noise_than_one_sum(strategy, variant):
     ("change", "named"),
     [
         ({"epsilon": None}, "--epsilon"),
-        ({"noise_multiplier": 2.0}, "leave out exactly one of --noise-multiplier"),
+        (
+            {"noise_multiplier": 2.0},
+            "leave out --noise-multiplier, to solve for it, and give the rest$",
+        ),
         ({"users": None}, "--users"),
         ({"cohort": 0}, "--cohort"),
         ({"rounds": None}, "--rounds"),

@@ -64,6 +64,7 @@ LAPLACE = Theorem(
 class LaplaceSum:
     """The sum of clipped vectors with discrete Laplace noise, and what it costs."""
 
+    theorem: ClassVar[Theorem] = LAPLACE
     sampler: PoissonSampler
     clip: UserClip
     dimension: int

@@ -13,8 +13,7 @@ from murmuration.audits.auditing import Measured, Scores, Target, Task, derived,
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.median import GRID, histogram, probabilities, release_median
 from murmuration.privacy.mechanisms.randomness import Randomness
-
-_WITHOUT_LABELS = frozenset({Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT, Adjacency.REPLACE})
+from murmuration.privacy.theorems import ALL, LABELS
 
 
 def neighbours(adjacency: Adjacency) -> tuple[np.ndarray, np.ndarray]:
@@ -55,7 +54,7 @@ TARGETS = {
     "median": Target(
         "the exponential mechanism, choosing a median number of judgements",
         audit_median,
-        adjacencies=_WITHOUT_LABELS,
+        adjacencies=ALL - LABELS,
         trials=20_000,
         power=0.6,
     )

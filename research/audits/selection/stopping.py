@@ -18,10 +18,10 @@ import numpy as np
 from murmuration.audits.auditing import DELTA, Measured, Target, Task
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.selection.random_stopping import CandidateCost, RandomStopping
 from murmuration.privacy.selection.stopping_time import StoppingTime
+from murmuration.privacy.theorems import COMES_OR_GOES
 from murmuration.research.audits.trials import both_sides
 
 #: Without the canary: the probabilities of the middle outcome and of the best one.
@@ -82,19 +82,18 @@ def audit_stopping(
     return Measured.from_scores(result.scores, result.claimed, task, delta=DELTA)
 
 
-_ADJACENCIES = frozenset({Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT})
 TARGETS = {
     "random-stopping": Target(
         "the best of a geometric number of candidates",
         audit_stopping,
-        _ADJACENCIES,
+        COMES_OR_GOES,
         trials=20_000,
         epsilon=3.0,
     ),
     "random-stopping:logarithmic": Target(
         "the best of a logarithmic number of candidates",
         partial(audit_stopping, eta=0.0),
-        _ADJACENCIES,
+        COMES_OR_GOES,
         trials=20_000,
         epsilon=3.0,
     ),

@@ -16,9 +16,9 @@ from scipy import stats
 
 from murmuration.audits.auditing import Measured, Target, Task
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.above_threshold import AboveThreshold
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import COMES_OR_GOES
 from murmuration.research.audits.trials import both_sides
 
 #: Questions before the last, and how far below and above the threshold, in units of Δ/ε, they are:
@@ -99,6 +99,6 @@ TARGETS = {
         _PLAIN,
         about="the same with the noise that suffices where all answers move one way",
         measure=partial(audit_threshold, monotone=True),
-        adjacencies=frozenset({Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT}),
+        adjacencies=COMES_OR_GOES,
     ),
 }

@@ -46,7 +46,7 @@ from murmuration.research.reproductions.btl import Training
 from murmuration.sims.population.population import Population
 from murmuration.strategies.aup.published import AupPublished
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.local_label import Estimate
+from murmuration.strategies.solved.local_label import Estimate
 
 DELTA = 1e-5
 HASHING, _LENGTH = "hashing", "log"

@@ -38,8 +38,8 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.privacy.promise import Promise
-from murmuration.privacy.theorems import ALL, Mechanism, Participation, Theorem, Unit
 from murmuration.research.strategies.choice.exponential_mechanism import (
+    CHOICE,
     RULES,
     STEPS,
     ExponentialMechanism,
@@ -338,19 +338,7 @@ EXPONENTIAL = Strategy(
     build=build,
     node_halves={"exponential": NodeHalf(client_update, most_of_one, grid_of_losses)},
     settings=ExponentialSettings,
-    theorems=(
-        Theorem(
-            Unit.LOSSES,
-            Participation.ONCE,
-            Mechanism.EXPONENTIAL,
-            "pure-dp",
-            ALL,
-            "A policy drawn with weights e^(−εL/Δ), L being the sum of users' bounded losses, is "
-            "(ε, 0)-private.",
-            "Zhou et al. 2025, Algorithm 2; McSherry and Talwar 2007",
-            "exponential-mechanism",
-        ),
-    ),
+    theorems=(CHOICE,),
     rounds=(1,),
     check=_check,
     fits_policies=True,

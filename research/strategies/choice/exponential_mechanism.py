@@ -43,6 +43,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.discrete_laplace import below, flip_exp
 from murmuration.privacy.mechanisms.noisy_sum import fingerprint
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.theorems import ALL, Mechanism, Participation, Theorem, Unit
 
 #: The span of one unit's losses, in steps of the grid.
 STEPS = 2**20
@@ -74,6 +75,20 @@ class PermuteAndFlip(PureDp):
     kind: ClassVar[str] = "permute-and-flip"
 
 
+#: What is proven of a choice.
+CHOICE = Theorem(
+    Unit.LOSSES,
+    Participation.ONCE,
+    Mechanism.EXPONENTIAL,
+    PureDp.kind,
+    ALL,
+    "A policy drawn with weights e^(−εL/Δ), L being the sum of users' bounded losses, is "
+    "(ε, 0)-private.",
+    "Zhou et al. 2025, Algorithm 2; McSherry and Talwar 2007",
+    "exponential-mechanism",
+)
+
+
 @dataclass(frozen=True)
 class ExponentialMechanism:
     """A choice among ``choices``, by the losses of all users.
@@ -98,6 +113,7 @@ class ExponentialMechanism:
         rule: of the choice.
     """
 
+    theorem: ClassVar[Theorem] = CHOICE
     epsilon: float
     span: float
     choices: int

@@ -17,8 +17,8 @@ from murmuration.preference.policy_losses import objective
 if TYPE_CHECKING:
     from murmuration.preference.kinds.policy import PolicyModel
     from murmuration.preference.language.policy_fit import PolicyFit
-    from murmuration.strategies.local_label import Told
     from murmuration.strategies.protocol.public_items import PublicItems
+    from murmuration.strategies.solved.local_label import Told
 
 _log = get_logger("murmuration")
 

@@ -20,6 +20,7 @@ from murmuration.privacy.secure_aggregation.party import ProtocolError
 from murmuration.server.run_files import settings_of
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.availability import Attendance
+from murmuration.strategies.protocol.exchange import RoundNotes
 from murmuration.strategies.protocol.secure_rounds import Asker, masked_totals
 from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
 from murmuration.strategies.protocol.users import Registry
@@ -47,7 +48,7 @@ def main(grid: Grid, context: Context) -> None:
             messages.outgoing(messages.work_request(model, parameters, asked), "train", node)
             for node, asked in list(registry.by_node(everybody))[left_out:]
         ]
-        ask = Asker(grid, 1, SECONDS, said.append, set(), Attendance(), False)
+        ask = Asker(grid, SECONDS, RoundNotes(1, said.append, set(), Attendance(), False))
         try:
             totals, nodes = masked_totals(ask, outgoing, {"sum": step_for(CLIP)}, {"sum": (D,)})
             sums.append(totals["sum"])

@@ -1,7 +1,7 @@
 """``murmuration plan``: each of six numbers from the other five, before data is touched."""
 
 import json
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import pytest
 
@@ -62,6 +62,15 @@ def test_whole_numbers_are_the_last_that_fit(whole, missing, step):
     )
     assert found["epsilon"] == spent(**{missing: found[missing]}) <= target
     assert spent(**{missing: found[missing] + step}) > target
+
+
+def test_millions_of_users_are_found_up_to_the_most_that_can_be_summed():
+    given = {"cohort": 2_100_000, "rounds": 10, "delta": 1e-8, "noise_multiplier": 5.0}
+    target = sampled_users(PlanQuery("uls", users=6_000_000, **given), Adjacency.ZERO_OUT)
+    asked = PlanQuery("uls", epsilon=target["epsilon"], **given)
+    assert 5_900_000 < sampled_users(asked, Adjacency.ZERO_OUT)["users"] <= 6_000_000
+    with pytest.raises(InputError, match="no number of users meets"):
+        sampled_users(replace(asked, epsilon=target["epsilon"] / 3), Adjacency.ZERO_OUT)
 
 
 def test_adjacency_counts(whole):
@@ -228,6 +237,15 @@ def test_what_is_missing_is_named_with_an_example(cli):
     assert code == 2 and len(lines) == 1
     assert "--rounds, --cohort, --users, --delta" in lines[0]
     assert "as in --epsilon 3 --delta 1e-5 --rounds 200 --users 2700" in lines[0]
+
+
+@pytest.mark.parametrize("strategy", ["survey", "adaptive", "els"])
+def test_no_example_has_numbers_that_a_strategy_does_not_take(cli, strategy):
+    given = options(epsilon=3, users=2700, delta=1e-5, **{"noise-multiplier": 2})
+    more = {"survey": {}, "adaptive": {"cohort": 90}, "els": {"cohort": 90, "group-size": 4}}
+    rounds = {} if strategy == "survey" else {"rounds": 20}
+    _, _, lines = cli("plan", "--strategy", strategy, *given, *options(**more[strategy], **rounds))
+    assert "leave out" in lines[0] and "200" not in lines[0]
 
 
 def test_a_delta_that_protects_nobody_is_refused(cli):

@@ -190,11 +190,14 @@ def test_two_sides_and_who_won_are_shown_as_used(written):
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_what_minilm_costs_or_how_to_have_it_stands_beside_the_advice(written, there, monkeypatch):
-    monkeypatch.setattr(look, "has_minilm", lambda: there)
+def test_what_features_cost_or_how_to_have_them_stands_beside_the_advice(
+    written, there, monkeypatch
+):
+    monkeypatch.setattr(look, "has_minilm", lambda: False)
+    monkeypatch.setattr(look, "has_smollm2", lambda: there)
     path = written([pair(f"u{n}", "one two three", f"four {n}") for n in range(50)])
     shown = " ".join(str(look.look_at(path, "", {})).split())
-    assert ("about 17 min on one core for 50,000" in shown) is there
+    assert ("smollm2 first reads every response" in shown) is there
     assert ("pip install" in shown) is not there
 
 

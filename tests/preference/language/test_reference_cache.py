@@ -177,7 +177,11 @@ for part in np.split(texts, 2500 // at_a_time):
 
 def process(folder, first, killed=0):
     asked = [sys.executable, "-c", _PROCESS, str(folder), str(first), str(killed)]
-    return subprocess.Popen(asked, cwd=Path(__file__).parents[3], stderr=subprocess.PIPE)
+    root = Path(__file__).parents[3]
+    modules = os.pathsep.join(map(str, (root, root / "tests" / "shared")))
+    return subprocess.Popen(
+        asked, cwd=root, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": modules}
+    )
 
 
 def test_who_is_killed_leaves_whole_files(folder, caplog):

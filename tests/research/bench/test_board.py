@@ -37,5 +37,5 @@ def test_a_row(form, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_command_that_fails_says_why(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(RuntimeError, match="no judgements"):
+    with pytest.raises(RuntimeError, match="--users must be a positive number"):
         board.measure(0, "export")

@@ -26,17 +26,17 @@ from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.base import Participants
-from murmuration.strategies.local_label import (
+from murmuration.strategies.optimizers import SolvedModel
+from murmuration.strategies.protocol.availability import RunAborted
+from murmuration.strategies.protocol.public_items import PublicItems
+from murmuration.strategies.protocol.users import Registry
+from murmuration.strategies.solved.local_label import (
     Estimate,
     LocalLabel,
     LocalLabelPlan,
     Told,
     on_features,
 )
-from murmuration.strategies.optimizers import SolvedModel
-from murmuration.strategies.protocol.availability import RunAborted
-from murmuration.strategies.protocol.public_items import PublicItems
-from murmuration.strategies.protocol.users import Registry
 
 pytestmark = pytest.mark.settings(
     test="crowd", strategy="local-label", adjacency="replace-labels", epsilon=4.0

@@ -293,7 +293,7 @@ class LocalLabel(CohortStrategy):
                 if len(told[node]):
                     self.attendance.counted(asked.stop - asked.start)
             except (messages.MalformedReply, RegistryError) as error:
-                self._leave_out(server_round, node, str(error))
+                self._round_notes(server_round).leave_out(node, str(error))
         # In the order of asking, so that nothing depends on who was faster.
         parts = [told[node] for node in self._asked_users if node in told and len(told[node])]
         self.attendance.check_any()
