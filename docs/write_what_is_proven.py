@@ -48,13 +48,14 @@ def _lines() -> Iterator[str]:
     yield "without a row here cannot be built, and a run of it is refused before any data are read."
     yield "`murmuration audit NAME` attacks a row. Words are in the [glossary](glossary.md)."
     yield ""
-    yield "| | of one user | who takes part | added or drawn | under | strategies | audit |"
+    yield "| | part of one user | who takes part | noise, or draw | proven under | strategies | audit |"
     yield "|---|---|---|---|---|---|---|"
     says = []
     for number, alike in enumerate(_alike(rows), start=1):
         row = alike[0]
         adjacencies = [f"`{a}`" for a in Adjacency if a in row.adjacencies]
         under = "all" if len(adjacencies) == len(Adjacency) else ", ".join(adjacencies)
+        under = _UNDER.get(row.status, under)
         added = "; ".join(each.mechanism for each in alike)
         audits = ", ".join(dict.fromkeys(_audit(each) for each in alike))
         cells = (row.unit, row.participation, added, under, _strategies(alike), audits)
@@ -98,6 +99,8 @@ def _sum(row: Theorem) -> tuple:
     return row.unit, row.participation, row.adjacencies
 
 
+#: In place of adjacencies, where nothing is proven under any.
+_UNDER = {Status.CLAIMED: "none (claimed under all)", Status.NONE: "none"}
 _STATUS = {
     Status.CLAIMED: "Claimed; the proof does not hold.",
     Status.NONE: "No promise.",
