@@ -48,7 +48,7 @@ def _lines() -> Iterator[str]:
     yield "without a row here cannot be built, and a run of it is refused before any data are read."
     yield "`murmuration audit NAME` attacks a row. Words are in the [glossary](glossary.md)."
     yield ""
-    yield "| | part of one user | who takes part | noise, or draw | proven under | strategies | audit |"
+    yield "| | part of one user | who takes part | noise or draw | under | strategies | audit |"
     yield "|---|---|---|---|---|---|---|"
     says = []
     for number, alike in enumerate(_alike(rows), start=1):
