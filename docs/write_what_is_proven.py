@@ -128,8 +128,8 @@ def _figures(charge: tuple[Event, int], adjacency: Adjacency) -> str:
         ours = accountant.epsilon([charge], adjacency=adjacency, delta=_DELTA)
     except ValueError:  # no row
         return ""
-    found = second_opinion.of_run([charge], adjacency=adjacency, delta=_DELTA)
-    theirs = "no such event" if found.theirs is None else f"{found.theirs:.4f}"
+    opinion = second_opinion.of_run([charge], adjacency=adjacency, delta=_DELTA)
+    theirs = "no such event" if opinion.theirs is None else f"{opinion.theirs:.4f}"
     return f"{ours:.4f} | {theirs}"
 
 

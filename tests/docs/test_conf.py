@@ -45,37 +45,37 @@ def site(tmp_path_factory) -> Path:
 def test_every_page_is_there(site):
     for page in (ROOT / "docs").rglob("*.md"):
         assert (site / page.relative_to(ROOT / "docs").with_suffix(".html")).is_file()
-    told = (site / "reference" / "api.html").read_text(encoding="utf-8")
-    assert 'id="murmuration.train"' in told
+    page_text = (site / "reference" / "api.html").read_text(encoding="utf-8")
+    assert 'id="murmuration.train"' in page_text
 
 
 def test_pages_that_the_code_writes_are_written(site):
     for page, option in (("commands", "--all-runs"), ("settings", "--clip-norm")):
-        told = (site / "reference" / f"{page}.html").read_text(encoding="utf-8")
-        assert option in told
+        page_text = (site / "reference" / f"{page}.html").read_text(encoding="utf-8")
+        assert option in page_text
 
 
 def test_options_keep_their_hyphens(site):
-    told = (site / "reference" / "commands.html").read_text(encoding="utf-8")
-    assert "or a language model with --task" in told
+    page_text = (site / "reference" / "commands.html").read_text(encoding="utf-8")
+    assert "or a language model with --task" in page_text
 
 
 def test_colons_in_sentences_are_no_types(site):
-    told = (site / "reference" / "architecture.html").read_text(encoding="utf-8")
-    assert 'Type<span class="colon">' not in told
+    page_text = (site / "reference" / "architecture.html").read_text(encoding="utf-8")
+    assert 'Type<span class="colon">' not in page_text
 
 
 def test_every_page_is_in_the_navigation(site):
-    told = (site / "index.html").read_text(encoding="utf-8")
+    page_text = (site / "index.html").read_text(encoding="utf-8")
     for page in (ROOT / "docs").rglob("*.md"):
         at = page.relative_to(ROOT / "docs").with_suffix(".html").as_posix()
-        assert at == "index.html" or f'href="{at}"' in told, at
+        assert at == "index.html" or f'href="{at}"' in page_text, at
 
 
 def test_every_public_name_is_explained(site):
-    told = (site / "reference" / "api.html").read_text(encoding="utf-8")
+    page_text = (site / "reference" / "api.html").read_text(encoding="utf-8")
     for name in murmuration.__all__:
-        assert f'id="murmuration.{name}"' in told, name
+        assert f'id="murmuration.{name}"' in page_text, name
 
 
 def test_nothing_is_fetched_by_whoever_reads_it(site):

@@ -39,8 +39,8 @@ def test_the_table_has_the_figures_that_were_measured():
 
 def _shares(cells: str) -> list[str]:
     """The figures of a table's row, in per cent."""
-    found = re.findall(r"[\d.]+", cells)
-    return [f"{100 * float(each):.1f}" if each.startswith("0.") else each for each in found]
+    figures = re.findall(r"[\d.]+", cells)
+    return [f"{100 * float(each):.1f}" if each.startswith("0.") else each for each in figures]
 
 
 def test_who_is_cited_is_the_file_s():

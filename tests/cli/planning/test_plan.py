@@ -67,10 +67,10 @@ def test_whole_numbers_are_the_last_that_fit(whole, missing, step):
 def test_millions_of_users_are_found_up_to_the_most_that_can_be_summed():
     given = {"cohort": 2_100_000, "rounds": 10, "delta": 1e-8, "noise_multiplier": 5.0}
     target = sampled_users(PlanQuery("uls", users=6_000_000, **given), Adjacency.ZERO_OUT)
-    asked = PlanQuery("uls", epsilon=target["epsilon"], **given)
-    assert 5_900_000 < sampled_users(asked, Adjacency.ZERO_OUT)["users"] <= 6_000_000
+    query = PlanQuery("uls", epsilon=target["epsilon"], **given)
+    assert 5_900_000 < sampled_users(query, Adjacency.ZERO_OUT)["users"] <= 6_000_000
     with pytest.raises(InputError, match="no number of users meets"):
-        sampled_users(replace(asked, epsilon=target["epsilon"] / 3), Adjacency.ZERO_OUT)
+        sampled_users(replace(query, epsilon=target["epsilon"] / 3), Adjacency.ZERO_OUT)
 
 
 def test_adjacency_counts(whole):
