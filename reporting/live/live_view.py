@@ -214,7 +214,7 @@ _Row = tuple[str | tuple[str, str], ...]
 #: Of hashed words (``preference.features.hashing``).
 _IGNORES_PROMPT: _Row = (
     "reads",
-    "the response alone; it ignores the prompt (--features minilm and --base read both)",
+    "the response alone; it ignores the prompt (--features smollm2, minilm and --base read both)",
 )
 
 
