@@ -118,7 +118,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         config.epsilon,
         clip=UserClip(config.clip_norm or default_clip(local)),
         discrete=context.noise.on(context.dimension),
-        normalized=own.normalized,
         factor=correlated and correlated.factor,
         local=local,
         **context.cohort_sizes,

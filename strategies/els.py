@@ -95,7 +95,6 @@ class ElsPlan(SumPlan):
     group_size: int
     probability: float
     clip: ExampleClip
-    normalized: bool = False
     chosen_at: float = 0.0
     discrete: Discrete = None
 
@@ -131,14 +130,9 @@ class ElsPlan(SumPlan):
         return self.probability * self.group_size * self.users
 
     @property
-    def divisor(self) -> float:
-        """The divisor of the noisy sum: B, or B·C with normalized clipping."""
-        return self.batch * (self.clip.norm if self.normalized else 1.0)
-
-    @property
     def noise(self) -> float:
         """Standard deviation per coordinate of the averaged gradient."""
-        return self.mechanism.std / self.divisor
+        return self.mechanism.std / self.batch
 
     @property
     def gradients(self) -> float:
@@ -229,7 +223,7 @@ class Els(SumStrategy, SteppedStrategy):
 
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The noisy sum over a fixed denominator; charged to the ledger first."""
-        return self.release(round_, totals) / self.plan.divisor
+        return self.release(round_, totals) / self.plan.batch
 
 
 # ELS and its group-privacy baseline, from settings.
@@ -297,10 +291,9 @@ def _built(
         probability=own.sampling_probability or by_cohort,
         clip=ExampleClip(config.clip_norm or DEFAULT_CLIP),
         discrete=context.noise.on(context.dimension),
-        normalized=own.normalized,
         chosen_at=chosen_at,
     )
-    ceiling = uls.RATE_CEILING / plan.clip.norm * plan.divisor / plan.batch
+    ceiling = uls.RATE_CEILING / plan.clip.norm
     optimizer = context.optimizer("sgd", plan.noise, ceiling)
     how = (
         "as a mixture of Gaussians, whose means are the numbers of their judgements in the sum"

@@ -2,8 +2,6 @@
 
 Source: Charles et al. 2024, Algorithm 2 (DP-SGD-ULS); McMahan et al. 2018. The noise is added to
 the *sum* and the sum divided by the nominal cohort M, a constant fixed before any data is seen.
-With normalized clipping (De et al. 2022) it is divided by the clip norm too, so that step sizes
-need no change when the clip norm changes.
 
 Formal guarantee: (epsilon, delta) at the level of users under the plan's adjacency, for the whole
 sequence of models: T compositions of the Poisson-subsampled Gaussian with probability M/N. Where
@@ -102,7 +100,6 @@ class UlsPlan(CohortPlan):
     """
 
     clip: UserClip
-    normalized: bool = False
     discrete: Discrete = None
     factor: Banded | BufferedToeplitz | None = None
 
@@ -161,17 +158,7 @@ class UlsPlan(CohortPlan):
         """Standard deviation per coordinate of the averaged gradient; if noise is correlated, in
         the last round, which has most."""
         longer = self.factor.row_norm(self.rounds) if self.factor else 1.0
-        return self.mechanism.std / self.divisor * longer
-
-    @property
-    def divisor(self) -> float:
-        """The divisor of the noisy sum: M, or M·C with normalized clipping."""
-        return self.cohort * (self.clip.norm if self.normalized else 1.0)
-
-    @property
-    def rate_ceiling(self) -> float:
-        """The step size that would be taken without noise."""
-        return RATE_CEILING / self.clip.norm * self.divisor / self.cohort
+        return self.mechanism.std / self.cohort * longer
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
@@ -204,7 +191,7 @@ class Uls(SumStrategy, SteppedStrategy):
         if self.memory is None or not self.memory.rounds:
             return super().figures()
         longer = self.memory.factor.row_norm(self.memory.rounds)
-        std = self.plan.mechanism.std / self.plan.divisor * longer
+        std = self.plan.mechanism.std / self.plan.cohort * longer
         return {"noise_norm": Public(std * math.sqrt(len(self.optimizer.theta)))}
 
     def outcome(self) -> Mapping[str, Shown[object]]:
@@ -216,7 +203,7 @@ class Uls(SumStrategy, SteppedStrategy):
 
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The noisy sum over a fixed denominator; charged to the ledger first."""
-        return self.release(round_, totals) / self.plan.divisor
+        return self.release(round_, totals) / self.plan.cohort
 
     def state(self) -> dict[str, np.ndarray]:
         """The state that a resumed run needs; the noise that later rounds share is secret."""
@@ -336,7 +323,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         config.epsilon,
         clip=UserClip(config.clip_norm or DEFAULT_CLIP),
         discrete=context.noise.on(context.dimension),
-        normalized=config.of(UlsSettings).normalized,
         factor=correlated and correlated.factor,
         **context.cohort_sizes,
     )
@@ -362,12 +348,12 @@ def built(
     """A strategy of such a plan; ``whoever`` is the verb phrase of `account`."""
     moving, in_sum = plan.noise, account(plan, whoever)
     if correlated is not None:  # independent noise that moves θ as far
-        moving = plan.mechanism.std / plan.divisor * correlated.spread
+        moving = plan.mechanism.std / plan.cohort * correlated.spread
         in_sum += (
             f" In iterates and result there is {correlated.error:.3g} times the noise of "
             "independent noise at the same promise with Poisson sampling."
         )
-    optimizer = context.optimizer("sgd", moving, plan.rate_ceiling)
+    optimizer = context.optimizer("sgd", moving, RATE_CEILING / plan.clip.norm)
     return BuiltStrategy.of(
         strategy(plan, ledger, **context.arguments(optimizer)),
         plan,

@@ -188,7 +188,7 @@ def trained(world: World, case: Case, seed: int, honest_D: np.ndarray | None = N
                 sum_D = sum_D + len(bad_S) * against_D
             sums.append(sum_D + noise.normal(0.0, plan.mechanism.std, len(sum_D)))
         together_D = sums[0] if case.buckets == 1 else case.buckets * np.median(sums, axis=0)
-        optimizer.step(round_, together_D / plan.divisor)
+        optimizer.step(round_, together_D / plan.cohort)
     return optimizer.result_D
 
 

@@ -58,15 +58,6 @@ class Sampled(Retained):
 
 
 @dataclass(frozen=True)
-class Normalized:
-    """A setting of strategies whose clip norm is fixed."""
-
-    normalized: bool = setting(
-        False, "Divide by the clip norm, so that step sizes do not depend on it."
-    )
-
-
-@dataclass(frozen=True)
 class Solved:
     """Settings of strategies that solve for the model."""
 
@@ -81,12 +72,12 @@ class Solved:
 
 
 @dataclass(frozen=True)
-class UlsSettings(Sampled, Normalized):
+class UlsSettings(Sampled):
     """Settings of uls."""
 
 
 @dataclass(frozen=True)
-class FedAvgSettings(Sampled, Normalized):
+class FedAvgSettings(Sampled):
     """Settings of dp-fedavg."""
 
     local_steps: int = setting(0, "Local steps of each user. [default: 4]", **AT_LEAST_ONE)
@@ -96,8 +87,8 @@ class FedAvgSettings(Sampled, Normalized):
 
 
 @dataclass(frozen=True)
-class ElsSettings(Normalized):
-    """Settings of els and group."""
+class ElsSettings:
+    """A setting of els and group."""
 
     sampling_probability: float = setting(
         0.0,

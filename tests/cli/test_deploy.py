@@ -210,14 +210,14 @@ def test_run_refuses_a_setting_that_is_none(cli, folder, tmp_path):
 
 
 def test_settings_are_typed():
-    assert parse_settings(["rounds=5", "clip-norm=1", "normalized=true", "variant=centred"]) == {
+    assert parse_settings(["rounds=5", "clip-norm=1", "batch-users=true", "variant=centred"]) == {
         "rounds": 5,
         "clip_norm": 1.0,
-        "normalized": True,
+        "batch_users": True,
         "variant": "centred",
     }
     with pytest.raises(InputError, match="true or false"):
-        parse_settings(["normalized=yes"])
+        parse_settings(["batch-users=yes"])
 
 
 @pytest.mark.parametrize(

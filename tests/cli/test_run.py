@@ -593,7 +593,7 @@ def test_help_of_a_strategy_shows_what_it_can_use(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     _, everything, _ = cli("run", "--help-all")
     _, own, _ = cli("run", "--strategy", "els", "--help")
-    for option in ("--sampling-probability", "--normalized", "--epsilon", "--runtime"):
+    for option in ("--sampling-probability", "--clip-norm", "--epsilon", "--runtime"):
         assert option in everything
         assert option in own
     for option in ("--variant", "--estimator", "--local-steps", "--retain"):
@@ -615,7 +615,7 @@ def test_help_of_a_strategy_shows_what_it_can_use(cli, monkeypatch):
         {"heldout": 0.3},
         {"delta": 0.0},
         {"strategy": "label-moment", "adjacency": "replace-labels"},
-        {"strategy": "els", "group_size": 4, "normalized": True},
+        {"strategy": "els", "group_size": 4, "sampling_probability": 0.1},
     ],
 )
 def test_the_config_of_a_run_sets_the_same_run(tmp_path, monkeypatch, given):

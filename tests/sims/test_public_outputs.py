@@ -74,7 +74,6 @@ def crowd(make_rows, change):
 REPORTED = {"uls", "adaptive"}
 STRATEGIES = {
     "uls": ["--strategy", "uls"],
-    "uls normalized": ["--strategy", "uls", "--normalized", "--group-size", "2"],
     "dp-fedavg": ["--strategy", "dp-fedavg"],
     "els": ["--strategy", "els", "--group-size", "4"],
     "group": ["--strategy", "group", "--group-size", "2"],

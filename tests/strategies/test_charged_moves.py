@@ -39,7 +39,7 @@ class Forgets(Uls):
     name = "theirs"
 
     def gradient(self, round_, totals):
-        return totals["sum"] / self.plan.divisor
+        return totals["sum"] / self.plan.cohort
 
 
 class ChargesOnce(Forgets):

@@ -282,20 +282,6 @@ def test_options_reach_the_nodes(run):
 
 
 @pytest.mark.usefixtures("quick_runs")
-@pytest.mark.parametrize("strategy", ["uls", "dp-fedavg", "els", "group"])
-def test_normalized_clipping_changes_the_unit_of_the_rate_alone(run, strategy):
-    """De et al. 2022: the same steps, at a rate that does not depend on the clip norm."""
-    more = {"group_size": 2} if strategy in ("els", "group") else {}
-    one, one_D = run(strategy=strategy, clip_norm=0.05, **more)
-    other, other_D = run(strategy=strategy, clip_norm=0.05, normalized=True, **more)
-    np.testing.assert_allclose(one_D, other_D, rtol=1e-4, atol=1e-7)
-    assert other["learning_rate"] == pytest.approx(one["learning_rate"] * 0.05)
-    _, given_D = run(strategy=strategy, clip_norm=0.05, learning_rate=20.0, **more)
-    _, scaled_D = run(strategy=strategy, clip_norm=0.05, normalized=True, learning_rate=1.0, **more)
-    np.testing.assert_allclose(given_D, scaled_D, rtol=1e-4, atol=1e-7)
-
-
-@pytest.mark.usefixtures("quick_runs")
 def test_delta_by_the_number_of_users(run):
     result, _ = run(delta=0.0)
     assert result["delta"] == pytest.approx(40**-1.1)

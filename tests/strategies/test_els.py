@@ -70,8 +70,6 @@ def test_plan_binds_everything():
     assert plan.charges == {MixtureGaussian(1.5, 4, 0.1): 8}
     with pytest.raises(dataclasses.FrozenInstanceError):
         plan.clip = ExampleClip(9.0)
-    normalized = ElsPlan(**PLAN, noise_multiplier=1.5, normalized=True)
-    assert normalized.noise == pytest.approx(1.5 / 40)
 
 
 @pytest.mark.parametrize("chosen_at", [0.0, 0.025])
@@ -599,7 +597,7 @@ class NoiseOfOneUser(Els):
     """Noise for G clip norms is owed; this adds that of a mean instead of a sum."""
 
     def gradient(self, round_, totals):
-        exact_D = totals["sum"] / self.plan.divisor
+        exact_D = totals["sum"] / self.plan.batch
         return exact_D + (super().gradient(round_, totals) - exact_D) / self.plan.group_size
 
 

@@ -201,7 +201,7 @@ def test_a_plan_with_bands_costs_what_its_dearest_group_does():
     cost = accountant.epsilon([(event, 7)], adjacency=made.adjacency, delta=made.delta)
     assert made.epsilon() == cost
     assert made.noise == pytest.approx(
-        made.mechanism.std / made.divisor * FACTOR.row_norm(20), rel=1e-12
+        made.mechanism.std / made.cohort * FACTOR.row_norm(20), rel=1e-12
     )
     with pytest.raises(ValueError, match="lower --bands or --cohort"):
         plan(factor=FACTOR, cohort=34)

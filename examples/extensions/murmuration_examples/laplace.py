@@ -113,14 +113,9 @@ class LaplacePlan(CohortPlan):
         return LaplaceSum(sampler, self.clip, self.dimension, epsilon, self.adjacency)
 
     @property
-    def divisor(self) -> float:
-        """The divisor of the noisy sum."""
-        return self.cohort
-
-    @property
     def noise(self) -> float:
         """The averages' noise."""
-        return self.mechanism.std / self.divisor
+        return self.mechanism.std / self.cohort
 
     @property
     def node_config(self) -> dict[str, Scalar]:

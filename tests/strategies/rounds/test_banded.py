@@ -112,7 +112,7 @@ def test_a_round_that_is_run_again_is_charged_again_and_shares_no_noise(world):
     assert len(again.strategy.memory.state()["noise before"]) == 1  # that of the round alone
     assert again.strategy.memory.rounds == 1
     strategy = again.strategy  # and as long as in a first round
-    first = strategy.plan.mechanism.std / strategy.plan.divisor * FACTOR.row_norm(1) * np.sqrt(50)
+    first = strategy.plan.mechanism.std / strategy.plan.cohort * FACTOR.row_norm(1) * np.sqrt(50)
     assert strategy.figures()["noise_norm"].value == pytest.approx(first)
 
 
