@@ -50,8 +50,8 @@ def _lines() -> Iterator[str]:
         cells = (f"`{strategy.name}`{where}", strategy.help, under, rounds, masks, grid)
         yield f"| {' | '.join(cells)} |"
     yield ""
-    yield "For `aup` this is said of its centred variant, the default. The published variant's"
-    yield "guarantee is not proven ([the page on AUP](../research/aup.md))."
+    yield "For `aup` this is said of its centred variant, the default. The guarantee of its"
+    yield "published variants is not proven ([the page on AUP](../research/aup.md))."
     settings = list(SETTINGS.values())
     panels = dict.fromkeys([*PANELS, *map(panel_of, settings)])
     for panel in panels:

@@ -57,7 +57,7 @@ SAMPLING = "maximum likelihood, no privacy"
 PUBLISHED, CENTRED, ULS = "aup:published, as run", "aup", "uls"
 #: Settings, and the default radius or clip norm that the scales multiply.
 STRATEGIES: Mapping[str, tuple[Mapping[str, Any], float]] = {
-    PUBLISHED: ({"strategy": "aup", "variant": "published", "reading": "as-run"}, DEFAULT_RADIUS),
+    PUBLISHED: ({"strategy": "aup", "variant": "published-as-run"}, DEFAULT_RADIUS),
     CENTRED: ({"strategy": "aup"}, DEFAULT_START),
     ULS: ({"strategy": "uls"}, DEFAULT_CLIP),
 }

@@ -51,7 +51,7 @@ RATES = (0.25, 0.35, 0.5, 0.7, 1.0)
 #: What is run as a user would run it, with nothing chosen.
 UNTUNED: Mapping[str, Mapping[str, Any]] = {
     "aup": {"strategy": "aup"},
-    "aup above-threshold": {"strategy": "aup", "adaptation": "above-threshold"},
+    "aup above-threshold": {"strategy": "aup", "variant": "above-threshold"},
     "adaptive": {"strategy": "adaptive"},
     "uls default": {"strategy": "uls"},
     "aup:published": {"strategy": "aup", "variant": "published"},

@@ -49,18 +49,18 @@ def build_published(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     Raises:
         ValueError: another optimizer than the paper's was asked for.
     """
-    config = context.config
+    config, variant = context.config, context.config.of(AupSettings).variant
     if config.optimizer not in ("", "sgd"):
-        raise ValueError(f"--variant published takes plain gradient steps, not {config.optimizer}")
+        raise ValueError(f"--variant {variant} takes plain gradient steps, not {config.optimizer}")
     plan = PublishedPlan.for_epsilon(
         config.epsilon,
         phases=_phases(context),
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
-        as_run=_as_run(config),
+        as_run=variant == "published-as-run",
         **{name: context.cohort_sizes[name] for name in ("group_size", "retain")},
     )
-    if not config.learning_rate and config.of(AupSettings).schedule == "constant":
+    if not config.learning_rate and variant != "published-theorem-4":
         plan = plan.noise_limited()
     optimizer = PhasedSgd(plan.phases, np.zeros(context.dimension, dtype=np.float32))
     participations = sum(phase.rounds * phase.cohort for phase in plan.phases)
@@ -83,7 +83,8 @@ def build_published(context: RunContext, ledger: Ledger) -> BuiltStrategy:
 
 def _phases(context: RunContext) -> tuple[Phase, ...]:
     config, users = context.config, context.users
-    if config.of(AupSettings).schedule == "theorem-4":
+    own = config.of(AupSettings)
+    if own.variant == "published-theorem-4":
         return schedule.theorem_4(
             users,
             config.group_size or DEFAULT_GROUP_SIZE,
@@ -96,20 +97,20 @@ def _phases(context: RunContext) -> tuple[Phase, ...]:
         )
     rate = config.learning_rate or _CEILING
     radius = config.clip_norm or published.DEFAULT_RADIUS
-    if _as_run(config):
-        return (Phase(users, config.cohort, config.rounds, rate, radius),)
-    return schedule.constant_schedule(
-        users,
-        config.of(AupSettings).phases or 1,
-        cohort=config.cohort,
-        rounds=config.rounds,
-        rate=rate,
-        radius=radius,
+    return _constant(
+        own, users, cohort=config.cohort, rounds=config.rounds, rate=rate, radius=radius
     )
 
 
-def _as_run(config: Settings) -> bool:
-    return config.of(AupSettings).reading == "as-run"
+def _constant(
+    own: AupSettings, users: int, *, cohort: int, rounds: int, rate: float, radius: float
+) -> tuple[Phase, ...]:
+    """Phases with one step size and radius: one of all users as run, else those of Algorithm 1."""
+    if own.variant == "published-as-run":
+        return (Phase(users, cohort, rounds, rate, radius),)
+    return schedule.constant_schedule(
+        users, own.phases or 1, cohort=cohort, rounds=rounds, rate=rate, radius=radius
+    )
 
 
 def _account(plan: PublishedPlan) -> str:
@@ -128,8 +129,8 @@ def _account(plan: PublishedPlan) -> str:
 
 
 def build_centred(context: RunContext, ledger: Ledger) -> BuiltStrategy:
-    """AUP, centred."""
-    if context.config.of(AupSettings).adaptation == "quantile":
+    """AUP, centred, with either rule for the radius."""
+    if context.config.of(AupSettings).variant == "centred":
         plan = quantile_plan(context)
         account = (
             "A user's distance from a released centre is bounded by a radius that follows quantile "
@@ -159,9 +160,9 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
         ValueError: sizes that cannot be, or a cohort that is too small for the filter.
     """
     own = query.settings if isinstance(query.settings, AupSettings) else AupSettings()
-    if own.variant == "published":
-        return _solve_published(query, adjacency)
-    if own.adaptation == "above-threshold":
+    if own.is_published:
+        return _solve_published(query, own, adjacency)
+    if own.variant == "above-threshold":
         return _SOLVE_THRESHOLD(query, adjacency)
     return adaptive.ADAPTIVE.solve(query, adjacency)
 
@@ -174,13 +175,20 @@ _SOLVE_THRESHOLD = Planned(
 )
 
 
-def _solve_published(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
+def _solve_published(query: PlanQuery, own: AupSettings, adjacency: Adjacency) -> dict[str, float]:
+    if own.variant == "published-theorem-4":
+        raise InputError(
+            f"--variant {own.variant}: its rounds depend on the number of weights, so it is "
+            "planned when a run begins; plan --variant published"
+        )
     numbers, _ = _SOLVE_THRESHOLD.numbers(query)
     if query.hold_out:
-        raise InputError("--heldout saves --variant published nothing: its noise is the paper's")
-    phases = schedule.constant_schedule(
+        raise InputError(
+            f"--heldout saves --variant {own.variant} nothing: its noise is the paper's"
+        )
+    phases = _constant(
+        own,
         query.users or 0,
-        1,
         cohort=query.cohort or 0,
         rounds=query.rounds or 0,
         rate=1.0,
@@ -193,26 +201,23 @@ def _solve_published(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The form that is asked for."""
-    published_ = context.config.of(AupSettings).variant == "published"
-    return (build_published if published_ else build_centred)(context, ledger)
+    is_published = context.config.of(AupSettings).is_published
+    return (build_published if is_published else build_centred)(context, ledger)
 
 
 def _applies(own: AupSettings, theorem: Theorem) -> bool:
     """The quantile's count is a part of the sum; a sparse vector test asks for exact counts."""
-    if own.variant == "published":
+    if own.is_published:
         return theorem.unit is Unit.NEIGHBOURHOODS
-    if own.adaptation == "quantile":
+    if own.variant == "centred":
         return theorem.unit is Unit.VECTOR_AND_BIT
     return theorem.unit is Unit.VECTOR and theorem.mechanism is not Mechanism.SHARES
 
 
 def _check(settings: Settings) -> None:
     own = settings.of(AupSettings)
-    if own.reading == "as-run":
-        if own.variant != "published":
-            raise InputError(f"--reading is for --variant published, not {own.variant}")
-        if own.phases > 1 or own.schedule != "constant":
-            raise InputError("--reading as-run has one phase: leave out --phases and --schedule")
+    if own.phases and own.variant != "published":
+        raise InputError(f"--phases is for --variant published, not {own.variant}")
 
 
 AUP = Strategy(

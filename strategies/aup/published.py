@@ -122,7 +122,7 @@ class PublishedPlan:
         if len(self.phases) != len(self.noise_multipliers) or not self.phases:
             raise ValueError("every phase needs a noise multiplier of its own")
         if self.as_run and len(self.phases) > 1:
-            raise ValueError("--reading as-run has one phase, of all users")
+            raise ValueError("with cohorts of exactly one size there is one phase, of all users")
         for phase in self.phases:
             check_size(phase.users, phase.cohort, phase.rounds, self.group_size)
             for value, name in ((phase.rate, "rate"), (phase.radius, "radius")):

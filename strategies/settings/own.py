@@ -105,29 +105,26 @@ class AupSettings(Retained):
 
     variant: str = setting(
         "centred",
-        "Which form of it. [default: centred]",
-        choices=("centred", "published"),
-    )
-    adaptation: str = setting(
-        "quantile",
-        "centred: how the radius adapts. [default: quantile]",
-        choices=("quantile", "above-threshold"),
-    )
-    reading: str = setting(
-        "to-the-letter",
-        "published: Algorithm 1 as printed, or as its authors can have run it: one phase of "
-        "all users, and exactly --cohort of them a round. [default: to-the-letter]",
-        choices=("to-the-letter", "as-run"),
+        "Which form of it. centred: the radius follows a quantile. above-threshold: centred, too, "
+        "and a sparse vector test shrinks the radius. published: Algorithm 1 to the letter. "
+        "published-as-run: as its authors can have run it, in one phase of all users, with exactly "
+        "--cohort of them a round. published-theorem-4: phases, steps and radii by that theorem. "
+        "[default: centred]",
+        choices=(
+            *("centred", "above-threshold"),
+            *("published", "published-as-run", "published-theorem-4"),
+        ),
     )
     phases: int = setting(
-        0, "published: phases on disjoint halves of the users. [default: 1]", **AT_LEAST_ONE
+        0,
+        "--variant published: phases on disjoint halves of the users. [default: 1]",
+        **AT_LEAST_ONE,
     )
-    schedule: str = setting(
-        "constant",
-        "published: phases, steps and radii as given, or by the paper's theorem. "
-        "[default: constant]",
-        choices=("constant", "theorem-4"),
-    )
+
+    @property
+    def is_published(self) -> bool:
+        """True for Algorithm 1 in any reading: its guarantee is not proven."""
+        return self.variant.startswith("published")
 
 
 @dataclass(frozen=True)

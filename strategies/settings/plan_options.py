@@ -53,5 +53,5 @@ def plan_fields() -> list[Field[Any]]:
 def own_fields() -> list[Field[Any]]:
     """The settings of single strategies that a plan depends on."""
     fields = {each.name: each for own in (Sampled, AupSettings) for each in declared(own)}
-    names = ("sampling", "noise_correlation", "bands", "variant", "adaptation")
+    names = ("sampling", "noise_correlation", "bands", "variant")
     return [fields[name] for name in names]

@@ -244,7 +244,6 @@ def test_comparisons_of_nothing(crowd, tmp_path, wrong):
     [
         {"variant": "publishd", "strategy": "aup"},
         {"variant": "published"},
-        {"adaptation": "foo", "strategy": "aup"},
         {"rounds": 2.5},
         {"epsilon": "3"},
         {"delta": 0},

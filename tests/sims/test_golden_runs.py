@@ -38,7 +38,7 @@ CASES = {
     "group": {**STEPS, "group_size": 2},
     "adaptive": STEPS,
     "aup": STEPS,
-    "aup above-threshold": {**STEPS, "adaptation": "above-threshold"},
+    "aup above-threshold": {**STEPS, "variant": "above-threshold"},
     "aup-corrected": {**STEPS, "cohort": 45},
     "aup published": {**STEPS, "variant": "published"},
     "label-moment": LABELS,

@@ -72,7 +72,7 @@ STRATEGIES: dict[str, tuple[dict, str, tuple[str, ...]]] = {
     "adaptive": ({"strategy": "adaptive"}, "pairs", ANY),
     "aup": ({"strategy": "aup"}, "pairs", ANY),
     "aup best of four": ({"strategy": "aup"}, "top-1", ANY),
-    "aup threshold": ({"strategy": "aup", "adaptation": "above-threshold"}, "pairs", ANY),
+    "aup threshold": ({"strategy": "aup", "variant": "above-threshold"}, "pairs", ANY),
     "aup-corrected": (
         {"strategy": "aup-corrected", "epsilon": 1e4, "clip_norm": 2.0, **LARGER},
         "pairs", ANY,

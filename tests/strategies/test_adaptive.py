@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.client.app import app as client_app
-from murmuration.preference.data.errors import InputError
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
@@ -409,7 +408,7 @@ def made(tmp_path):
     [
         ({"strategy": "adaptive"}, Adaptive, AdaptivePlan),
         ({}, AupCentred, AdaptivePlan),
-        ({"adaptation": "above-threshold"}, AupThreshold, ThresholdPlan),
+        ({"variant": "above-threshold"}, AupThreshold, ThresholdPlan),
     ],
 )
 def test_options_reach_the_plan(made, changes, strategy, plan):
@@ -426,11 +425,6 @@ def test_options_reach_the_plan(made, changes, strategy, plan):
     assert 0.499 < found.epsilon() <= 0.5
     assert "(0.5, 0.001)" in built.guarantee
     assert built.account
-
-
-def test_another_adaptation_is_refused():
-    with pytest.raises(InputError, match="--adaptation must be one of"):
-        CONFIG.changed(adaptation="above")
 
 
 def test_few_even_dimensions_shorten_steps_and_a_given_step_stays(made):

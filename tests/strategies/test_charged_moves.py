@@ -241,7 +241,7 @@ def test_who_says_that_nothing_is_protected_is_stopped_by_the_budget(brought, co
         {"strategy": "label-moment", "adjacency": "replace-labels", "rounds": 2},
         {"strategy": "objective-perturbation", "adjacency": "replace-labels", "rounds": 1},
         {"strategy": "aup", "variant": "published", "epsilon": 60.0},
-        {"strategy": "aup", "adaptation": "above-threshold"},
+        {"strategy": "aup", "variant": "above-threshold"},
         {"strategy": "adaptive", "optimizer": "adam", "momentum": 0.5},
     ],
     ids=lambda changes: "-".join(str(value) for value in changes.values()),

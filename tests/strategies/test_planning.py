@@ -327,9 +327,9 @@ def test_refusals_without_sampling(change, message):
 SIZES = {"users": 1000, "cohort": 200, "rounds": 20, "delta": 1e-5}
 
 
-def solve_shared(strategy, variant, adaptation, shared_query, adjacency):
+def solve_shared(strategy, variant, shared_query, adjacency):
     """What ``murmuration plan`` solves for this strategy."""
-    own = AupSettings(variant=variant, adaptation=adaptation)
+    own = AupSettings(variant=variant)
     query = replace(shared_query, strategy=strategy, settings=own)
     return registry.named(strategy).solve(query, adjacency)
 
@@ -354,7 +354,7 @@ def plain_noise() -> float:
 
 @pytest.mark.parametrize("strategy", ["adaptive", "aup"])
 def test_a_counted_quantile_costs_a_little_noise(strategy):
-    found = solve_shared(strategy, "centred", "quantile", shared_query(), Adjacency.ADD_REMOVE)
+    found = solve_shared(strategy, "centred", shared_query(), Adjacency.ADD_REMOVE)
     assert plain_noise() < found["noise_multiplier"] < 1.1 * plain_noise()
     plan = AdaptivePlan(
         adjacency=Adjacency.ADD_REMOVE,
@@ -368,7 +368,7 @@ def test_a_counted_quantile_costs_a_little_noise(strategy):
 
 
 def test_tests_are_charged_in_full():
-    found = solve_shared("aup", "centred", "above-threshold", shared_query(), Adjacency.ADD_REMOVE)
+    found = solve_shared("aup", "above-threshold", shared_query(), Adjacency.ADD_REMOVE)
     rest = accountant.epsilon(
         [(PoissonGaussian(0.2, found["noise_multiplier"]), 20)],
         adjacency=Adjacency.ADD_REMOVE,
@@ -379,10 +379,11 @@ def test_tests_are_charged_in_full():
 
 
 @pytest.mark.parametrize(
-    ("strategy", "variant"), [("aup", "published"), ("aup-corrected", "centred")]
+    ("strategy", "variant"),
+    [("aup", "published"), ("aup", "published-as-run"), ("aup-corrected", "centred")],
 )
 def test_filters_need_more_noise_than_one_sum(strategy, variant):
-    found = solve_shared(strategy, variant, "quantile", shared_query(), Adjacency.ADD_REMOVE)
+    found = solve_shared(strategy, variant, shared_query(), Adjacency.ADD_REMOVE)
     assert found["noise_multiplier"] > plain_noise()
     assert found["epsilon"] == 3.0
 
@@ -403,6 +404,4 @@ def test_filters_need_more_noise_than_one_sum(strategy, variant):
 )
 def test_what_is_missing_of_a_shared_budget_is_named(change, named):
     with pytest.raises(InputError, match=named):
-        solve_shared(
-            "adaptive", "centred", "quantile", shared_query(**change), Adjacency.ADD_REMOVE
-        )
+        solve_shared("adaptive", "centred", shared_query(**change), Adjacency.ADD_REMOVE)

@@ -193,7 +193,8 @@ def test_what_is_claimed_or_promises_nothing_is_not_proven():
     assert {name for name, others in unproven.items() if others} == {"aup", "nonprivate"}
     aup = registry.named("aup")
     assert aup.is_proven(aup.settings())
-    assert not aup.is_proven(aup.settings(variant="published"))
+    for published in ("published", "published-as-run", "published-theorem-4"):
+        assert not aup.is_proven(aup.settings(variant=published))
 
 
 def test_what_can_be_masked_says_on_which_grid_its_sums_are():
@@ -231,7 +232,7 @@ def test_what_no_theorem_covers_is_refused_and_the_advice_works(name, adjacency)
         for relations in re.findall(r"--adjacency ([a-z -]+)", ways):
             for relation in relations.split(" or "):
                 check(name, Adjacency(relation.strip()), own)
-        for option, choice in re.findall(r"--(sampling|noise-correlation|variant) (\w+)", ways):
+        for option, choice in re.findall(r"--(sampling|noise-correlation|variant) ([\w-]+)", ways):
             check(name, adjacency, replace(own, **{option.replace("-", "_"): choice}))
         for other in others.split(", "):
             check(other, adjacency, registry.named(other).settings())

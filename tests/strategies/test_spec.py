@@ -128,8 +128,8 @@ def test_noise_in_shares_is_of_as_many_as_must_stay_or_are_said_to_be_honest():
         ({"test": ""}, "name a --test"),
         ({"strategy": "els"}, "give --group-size"),
         (
-            {"strategy": "aup", "adaptation": "above-threshold"},
-            "--adaptation above-threshold, where the server is",
+            {"strategy": "aup", "variant": "above-threshold"},
+            "--variant above-threshold, where the server is",
         ),
         ({"strategy": "group"}, "not for --strategy group"),
         ({"seed": 3}, "leave out --seed"),

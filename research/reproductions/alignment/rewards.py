@@ -70,7 +70,7 @@ BASELINES = (USERWISE, GROUP, RESPONSE, RESPONSE_SPLIT)
 
 _STRATEGY: Mapping[str, Mapping[str, Any]] = {
     PUBLISHED: {"strategy": "aup", "variant": "published"},
-    AS_RUN: {"strategy": "aup", "variant": "published", "reading": "as-run"},
+    AS_RUN: {"strategy": "aup", "variant": "published-as-run"},
     EVERYBODY: {"strategy": "aup", "variant": "published"},
     CENTRED: {"strategy": "aup"},
     USERWISE: {"strategy": "uls"},

@@ -62,7 +62,7 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
     USERWISE: {"strategy": "uls"},
     # Within which all pairs are: a step after the test said no would cost next to nothing.
     PUBLISHED: {"strategy": "aup", "variant": "published", "clip_norm": 10.0},
-    AS_RUN: {"strategy": "aup", "variant": "published", "reading": "as-run", "clip_norm": 10.0},
+    AS_RUN: {"strategy": "aup", "variant": "published-as-run", "clip_norm": 10.0},
     CENTRED: {"strategy": "aup"},
 }
 _LITTLE = 1.25

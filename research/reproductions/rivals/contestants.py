@@ -78,12 +78,11 @@ class Rival:
         return tuple(itertools.product(BOUNDS if self.bound else CAPS, STEPS))
 
 
-_PUBLISHED = {"strategy": "aup", "variant": "published"}
 _BOTH = (
     (ULS, uls.DEFAULT_CLIP, {"strategy": "uls"}),
     (CENTRED, DEFAULT_START, {"strategy": "aup"}),
-    (LETTER, DEFAULT_RADIUS, _PUBLISHED),
-    (AS_RUN, DEFAULT_RADIUS, {**_PUBLISHED, "reading": "as-run"}),
+    (LETTER, DEFAULT_RADIUS, {"strategy": "aup", "variant": "published"}),
+    (AS_RUN, DEFAULT_RADIUS, {"strategy": "aup", "variant": "published-as-run"}),
 )
 RIVALS = (
     *(Rival(name, USERS, bound, config) for name, bound, config in _BOTH),

@@ -77,7 +77,7 @@ def test_published(made):
 
 
 def test_published_by_theorem_4(made):
-    phases = made(variant="published", schedule="theorem-4", rounds=9).strategy.plan.phases
+    phases = made(variant="published-theorem-4", rounds=9).strategy.plan.phases
     assert len(phases) == 4
     assert sum(p.rounds for p in phases) == 9
     assert all(p.cohort == p.users for p in phases)
@@ -143,7 +143,7 @@ def test_a_run_that_is_not_proven_says_so_everywhere():
 
 
 def test_published_as_its_authors_can_have_run_it(made):
-    letter, run = (made(variant="published", reading=name) for name in ("to-the-letter", "as-run"))
+    letter, run = (made(variant=name) for name in ("published", "published-as-run"))
     assert [built.strategy.plan.phases[0].users for built in (letter, run)] == [400, 800]
     assert run.strategy.plan.phases[0].cohort == 300 and run.strategy.plan.as_run
     assert "exactly 300" in run.account and "300 expected" in letter.account
@@ -152,13 +152,8 @@ def test_published_as_its_authors_can_have_run_it(made):
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"variant": "centred"}, "--reading is for --variant published, not centred"),
-        ({"variant": "published", "phases": 2}, "leave out --phases"),
-        ({"variant": "published", "schedule": "theorem-4"}, "leave out --phases"),
-    ],
+    "variant", ["centred", "above-threshold", "published-as-run", "published-theorem-4"]
 )
-def test_what_is_not_read_as_run(changes, message):
-    with pytest.raises(InputError, match=message):
-        CONFIG.changed(reading="as-run", **changes)
+def test_only_one_form_has_phases_of_ones_own(variant):
+    with pytest.raises(InputError, match=f"--phases is for --variant published, not {variant}"):
+        CONFIG.changed(variant=variant, phases=2)

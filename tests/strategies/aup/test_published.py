@@ -101,7 +101,7 @@ def test_phases_are_charged_as_parts_and_one_phase_plainly():
         ((Phase(50, 25, 4, 0.5, math.nan),), {}, "radius of a phase"),
         (TWO, {"noise_multipliers": (0.0, 1.0)}, "noise multiplier must be"),
         (TWO, {"epsilon": -1.0}, "pure epsilon"),
-        (TWO, {"as_run": True}, "--reading as-run has one phase"),
+        (TWO, {"as_run": True}, "there is one phase"),
     ],
 )
 def test_impossible_plans_cannot_be_built(phases, changes, message):

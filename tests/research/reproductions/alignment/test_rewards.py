@@ -90,7 +90,8 @@ def test_all_strategies_promise_the_same(people):
     assert (everybody.cohort, everybody.rounds) == (100, 5)
     assert everybody.clip_norm == people.settings(PUBLISHED, 3.0).clip_norm > 0.1
     as_run = people.settings(AS_RUN, 3.0)
-    assert (as_run.of(AupSettings).reading, as_run.cohort, as_run.rounds) == ("as-run", 50, 10)
+    assert as_run.of(AupSettings).variant == "published-as-run"
+    assert (as_run.cohort, as_run.rounds) == (50, 10)
     assert people.settings(NONPRIVATE, None).strategy == "nonprivate"
 
 
