@@ -31,7 +31,7 @@ _DECLARED = {
     "max_characters": "most characters of a text",
 }
 #: What the operator states of a run, for the report.
-_STATED = {"dataset_name": "Data set", "purpose": "Purpose", "operator": "Operator"}
+_STATED = {"dataset_name": "Data set", "note": "Note"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Provenance:
         date: of its first release, as YYYY-MM-DD.
         command: the settings that are not defaults.
         declared: the declarations about the data, by name.
-        stated: data set, purpose and operator, as far as the operator stated them.
+        stated: the data set and the note, as far as the operator stated them.
         parts: the charges: name, times, and ε of it alone.
         twin: the ``result.json`` of the run without privacy, where the operator named one.
         audit: a line of ``murmuration audit --json``, where the operator named one.

@@ -77,5 +77,8 @@ class ReportConfig:
     """State what a report says of a run beside its figures. All of it is public."""
 
     dataset_name: str = setting("", "Name of the data set, for the report. Public.", **_LINE)
-    purpose: str = setting("", "Purpose of the training, for the report. Public.", **_LINE)
-    operator: str = setting("", "Who is responsible for the run, for the report. Public.", **_LINE)
+    note: str = setting(
+        "",
+        "A sentence for the report, such as purpose and who is responsible. Public.",
+        **_LINE,
+    )

@@ -38,5 +38,5 @@ def test_the_claim_names_what_the_settings_and_the_report_have():
     claim = PAGE.split("## A claim to copy")[1].split("## ")[0]
     for word in ("MODEL", "OPERATOR", "DATA SET", "PURPOSE", "ADJACENCY", "HEAD", "TOTAL"):
         assert word in claim
-    for option in ("--dataset-name", "--purpose", "--operator"):
+    for option in ("--dataset-name", "--note"):
         assert option in PAGE

@@ -297,7 +297,7 @@ def test_nobody_was_held_out(written):
 
 
 def test_what_the_operator_states_stands_first_and_is_a_text(make_result):
-    beside = Provenance(stated={"Data set": "Advice <b>2026</b>", "Operator": "Ada & Co"})
+    beside = Provenance(stated={"Data set": "Advice <b>2026</b>", "Note": "Ada & Co"})
     text = page(make_result(), IMAGES, beside)
     assert "Advice &lt;b&gt;2026&lt;/b&gt;" in text and "Ada &amp; Co" in text
     assert text.index("Ada &amp; Co") < text.index("<h2>Figures</h2>")

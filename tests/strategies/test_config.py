@@ -206,7 +206,7 @@ BAD = {
     "beta": [-0.1, math.nan, math.inf],
     "r_max": [-0.1, math.nan, math.inf],
     "min_nodes": [-1, 2.5, -0.5, math.nan, math.inf],
-    **dict.fromkeys(("dataset_name", "purpose", "operator"), ("two\nlines", "\x1b[2J", "x" * 201)),
+    **dict.fromkeys(("dataset_name", "note"), ("two\nlines", "\x1b[2J", "x" * 201)),
 }
 
 
@@ -357,5 +357,5 @@ def test_thumbs_are_for_strategies_that_average_a_users_judgements(strategy):
 
 
 def test_what_a_report_says_is_any_short_line():
-    config = RunConfig(dataset_name="Ärzte & Co, 2026", purpose="to rank answers")
+    config = RunConfig(dataset_name="Ärzte & Co, 2026", note="to rank answers")
     assert RunConfig.from_run_config(config.to_run_config()) == config
