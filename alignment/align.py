@@ -79,6 +79,7 @@ FORMAT = "murmuration-aligned-1"
 #: Layers that LoRA changes where nobody says which: no noise is added here, and two learnt less in
 #: as many steps (`docs/research/real-people.md`).
 _USUALLY = 8
+_ALPHA = 2  # of LoRA, in ranks: with it the learning rate was chosen
 _ANSWERS = 4  # of the reference to each prompt, for guards
 
 
@@ -93,7 +94,7 @@ class Alignment:
         truth: ``population``, the folder of a reward model, or empty for none.
         supervised: training on demonstrations that comes first; its result is the reference.
         steps, sampling, guards: optimization, generation, and guards against reward hacking.
-        lora_rank, lora_alpha, lora_targets, max_tokens: as of `BaseSettings`.
+        lora_rank, lora_targets, max_tokens: as of `BaseSettings`.
         lora_layers: as its ``layers``; ``auto``: the last eight, or all where there are no more.
         system: as there.
         evaluate_every: steps between evaluations.
@@ -114,7 +115,6 @@ class Alignment:
     sampling: Sampling = field(default_factory=Sampling)
     guards: Guards = field(default_factory=Guards)
     lora_rank: int = 16
-    lora_alpha: int = 32
     lora_targets: str = ""
     lora_layers: str = "auto"
     max_tokens: int = BaseSettings.max_tokens
@@ -279,7 +279,7 @@ def _base(alignment: Alignment, path: str, task: str) -> LanguageBase:
         task=task,
         train="lora",
         rank=alignment.lora_rank,
-        alpha=alignment.lora_alpha,
+        alpha=_ALPHA * alignment.lora_rank,
         targets=alignment.lora_targets,
         layers=alignment.lora_layers,
         max_tokens=alignment.max_tokens,

@@ -392,7 +392,6 @@ def base_settings(config: Settings, **instead: Any) -> "BaseSettings":
     given = {
         "train": config.train,
         "rank": config.lora_rank,
-        "alpha": config.lora_alpha,
         "targets": config.lora_targets,
         "layers": config.lora_layers or ("auto" if train in ("", "lora") else ""),
         "once_per_text": config.once_per_text,

@@ -46,7 +46,6 @@ def align(
     sampling: Sampling | None = None,
     guards: Guards | None = None,
     lora_rank: int = 16,
-    lora_alpha: int = 32,
     lora_targets: str = "",
     lora_layers: str = "auto",
     max_tokens: int | None = None,
@@ -111,7 +110,6 @@ def align(
         sampling: How it writes.
         guards: What keeps it from gaming the reward.
         lora_rank: Rank of LoRA.
-        lora_alpha: Alpha of LoRA: its change is multiplied by alpha / rank.
         lora_targets: Layers that LoRA changes, comma-separated, or ``all-linear``.
         lora_layers: Which of the base's layers it changes: ``all``, ``last:4``, ``9-12``, or
             ``auto``: the last 8, or all where there are no more. What is below the first is
@@ -194,7 +192,6 @@ def align(
             sampling=sampling or Sampling(),
             guards=guards or Guards(),
             lora_rank=lora_rank,
-            lora_alpha=lora_alpha,
             lora_targets=lora_targets,
             lora_layers=lora_layers,
             system=system_of(base) if system is None else system,

@@ -104,7 +104,7 @@ _OPTIONS = {
     },
     "What is trained": {
         name: _of(help=help_of(name))
-        for name in ("lora_rank", "lora_alpha", "lora_targets", "lora_layers", "max_tokens")
+        for name in ("lora_rank", "lora_targets", "lora_layers", "max_tokens")
     },
 }
 

@@ -131,13 +131,6 @@ class ModelConfig:
     lora_rank: int = setting(
         0, "Rank of LoRA. [default: 16]", panel=MODEL, base=True, **AT_LEAST_ONE
     )
-    lora_alpha: int = setting(
-        0,
-        "Alpha of LoRA, whose change is multiplied by alpha / rank. [default: the rank]",
-        panel=MODEL,
-        base=True,
-        **AT_LEAST_ONE,
-    )
     lora_targets: str = setting(
         "",
         "Layers that LoRA changes, comma-separated, or all-linear. [default: by architecture]",

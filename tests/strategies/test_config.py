@@ -153,7 +153,6 @@ BAD = {
     "head_pooling": ["first", "cls"],
     "lora_rank": [-1],
     "lora_layers": ["last", "last:0", "0-3", "4", "x:2"],
-    "lora_alpha": [-1],
     "max_tokens": [-1],
     "batch_tokens": [-1],
     "keep_last": [-1],

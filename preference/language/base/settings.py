@@ -131,7 +131,7 @@ class BaseSettings:
             ("rank", "--lora-rank", 1),
             ("max_tokens", "--max-tokens", 1),
             ("batch_tokens", "--batch-tokens", 0),
-            ("alpha", "--lora-alpha", 0),
+            ("alpha", "alpha of LoRA", 0),
             ("head_layer", "--head-layer", 0),
         ):
             if (value := getattr(self, name)) < least:  # 0 stands for the default

@@ -209,5 +209,5 @@ def test_alpha_scales_the_change(language_model):
 
     assert torch.equal(moved(), moved(alpha=4))
     torch.testing.assert_close(moved(alpha=8), 2.0 * moved())
-    with pytest.raises(InputError, match="--lora-alpha must be at least 1"):
+    with pytest.raises(InputError, match="alpha of LoRA must be at least 1"):
         moved(alpha=-1)
