@@ -6,9 +6,8 @@ hidden is that of the same judgements with any stand-in labels, plus an inner pr
 be minimised from public features and one vector.
 
 Newton's method; each step by conjugate gradients, preconditioned with the curvature where the model
-knows nothing (θ = 0), whose eigenvectors are computed once. Descent is along a line search; the
-ball, if any, is met by the multiplier of its constraint, found by a search along a path of
-solutions. Products with the features are taken in their own precision, sums in float64.
+knows nothing (θ = 0), whose eigenvectors are computed once. Descent is along a line search.
+Products with the features are taken in their own precision, sums in float64.
 
 Legend: J judgements, W rows in each, R = J·W rows, U users, D dimensions.
 """
@@ -189,9 +188,7 @@ def _in_order(values_JW: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The end of the search: the point, and the length of the gradient of the objective there (with
-    the multiplier of the ball, if the constraint is active).
-    """
+    """The end of the search: the point, and the length of the gradient of the objective there."""
 
     theta_D: torch.Tensor
     residual: float
@@ -202,50 +199,19 @@ def minimise(
     linear_D: torch.Tensor,
     *,
     ridge: float,
-    ball: float = math.inf,
     start_D: torch.Tensor | None = None,
     tolerance: float = 1e-6,
 ) -> Solution:
-    """argmin of F(θ) + ⟨linear, θ⟩ + ridge/2 ‖θ‖² over ‖θ‖ ≤ ``ball``.
+    """argmin of F(θ) + ⟨linear, θ⟩ + ridge/2 ‖θ‖².
 
     Stops where the gradient is at most ``tolerance`` long, or rounding allows no further descent.
 
     Raises:
-        ValueError: neither ridge nor ball; a noisy objective has no minimum then.
+        ValueError: no positive ridge; a noisy objective may have no minimum then.
     """
-    if not (math.isfinite(ridge) and ridge >= 0 and ball > 0):
-        raise ValueError(f"ridge and ball must not be negative, got {ridge} and {ball}")
-    if ridge == 0 and math.isinf(ball):
-        raise ValueError("with noise there may be no minimum without a ridge or a ball")
+    if not (math.isfinite(ridge) and ridge > 0):
+        raise ValueError(f"with noise there may be no minimum without a ridge, got {ridge}")
     theta_D = torch.zeros_like(linear_D) if start_D is None else start_D.clone()
-    # The least multiplier stands for none: it keeps Newton's equations solvable.
-    least = ridge or 1e-9 * float(loss.axes[0].max().clamp_min(1e-300))
-    result = _newton(loss, linear_D, least, theta_D, tolerance)
-    if float(result.theta_D.norm()) <= ball:
-        return result
-    low, high = least, least
-    while float(result.theta_D.norm()) > ball:
-        low, high = high, 4.0 * high + 1e-6 * float(loss.axes[0].max())
-        result = _newton(loss, linear_D, high, result.theta_D, tolerance)
-    for _ in range(60):
-        length = float(result.theta_D.norm())
-        if high / low < 1.0 + 1e-10 or abs(length / ball - 1.0) < 1e-7:
-            break
-        middle = math.sqrt(low * high)
-        result = _newton(loss, linear_D, middle, result.theta_D, tolerance)
-        low, high = (middle, high) if float(result.theta_D.norm()) > ball else (low, middle)
-    scale = min(1.0, ball / max(float(result.theta_D.norm()), 1e-300))
-    return Solution(result.theta_D * scale, result.residual)
-
-
-def _newton(
-    loss: PublicLikelihood,
-    linear_D: torch.Tensor,
-    ridge: float,
-    theta_D: torch.Tensor,
-    tolerance: float,
-) -> Solution:
-    """The minimum without a ball."""
 
     def total(theta_D: torch.Tensor) -> float:
         return loss.value(theta_D) + float(linear_D @ theta_D + 0.5 * ridge * (theta_D @ theta_D))

@@ -7,7 +7,6 @@ to be put into texts and taken out again.
 Legend: N users, R rows (judgements), D dimensions.
 """
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -208,7 +207,7 @@ def solved(context: RunContext, examples: PairExamples, ledger: Ledger) -> Cohor
             clip_norm=config.clip_norm or DEFAULT_CLIP,
             **terms,
         )
-        solver = MomentSolver(public, ridge=own.ridge or None, ball=own.max_norm or math.inf)
+        solver = MomentSolver(public, ridge=own.ridge or None)
         return LabelMoment(plan, ledger, solver, **arguments)
     chosen = ObjectivePlan.for_epsilon(config.epsilon, adjacency=adjacency, **terms)
     return ObjectivePerturbation(chosen, ledger, public, **arguments)

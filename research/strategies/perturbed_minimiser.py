@@ -13,8 +13,6 @@ where it ends is.
 Legend: R rows (judgements of pairs), U users, D dimensions.
 """
 
-import math
-
 import numpy as np
 import torch
 
@@ -54,7 +52,6 @@ def perturbed_minimiser(
     calibration: Calibration = "analytic",
     cap: int | None = None,
     ridge: float | None = None,
-    ball: float = math.inf,
 ) -> np.ndarray:
     """θ̂ of Algorithm 2 on arrays, (D,) float64: for one trusted party that holds everything.
 
@@ -73,7 +70,6 @@ def perturbed_minimiser(
             ``start_U`` it is 1.
         ridge: β on the scale of the sum over users; by default the least that the guarantee needs,
             and under ``replace-labels`` the noise-aware one.
-        ball: the most that ‖θ‖ may be; under ``replace`` the solution is projected.
 
     Raises:
         ValueError: a parameter is out of range, or the minimisation is not exact enough.
@@ -93,7 +89,7 @@ def perturbed_minimiser(
         pull_D = summed(examples, examples.y_R - 0.5, weight_U)
         noisy_D = pull_D.numpy() + plan.std * generator.standard_normal(x_RD.shape[1])
         beta = usual_ridge(loss, plan.std) if ridge is None else ridge
-        return solve(loss, noisy_D, beta, ball)
+        return solve(loss, noisy_D, beta)
     if adjacency is not Adjacency.REPLACE:
         raise Unsupported(
             f"objective perturbation has no guarantee under {adjacency}; use replace-labels or "
@@ -108,7 +104,6 @@ def perturbed_minimiser(
         FullObjective(epsilon, delta, length, cap or 1, TOLERANCE, calibration),
         generator,
         ridge,
-        ball,
     )
 
 
@@ -119,7 +114,6 @@ def _everything(
     full: FullObjective,
     generator: np.random.Generator,
     ridge: float | None,
-    ball: float,
 ) -> np.ndarray:
     """Under ``replace``."""
     if ridge is not None and ridge < full.ridge:
@@ -145,8 +139,7 @@ def _everything(
             f"the minimisation stopped with a gradient above half the tolerance of "
             f"{full.tolerance:g}; nothing is released"
         )
-    theta_D = result.theta_D.numpy() + full.output_std * generator.standard_normal(x_RD.shape[1])
-    return theta_D * min(1.0, ball / max(float(np.linalg.norm(theta_D)), 1e-300))
+    return result.theta_D.numpy() + full.output_std * generator.standard_normal(x_RD.shape[1])
 
 
 def summed(

@@ -59,15 +59,12 @@ class Sampled(Retained):
 
 @dataclass(frozen=True)
 class Solved:
-    """Settings of strategies that solve for the model."""
+    """A setting of strategies that solve for the model."""
 
     ridge: float = setting(
         0.0,
         "Ridge penalty added to the likelihood. [default: from noise and public features]",
         **POSITIVE,
-    )
-    max_norm: float = setting(
-        0.0, "Largest norm of the weights. [default: the strategy's]", **POSITIVE
     )
 
 

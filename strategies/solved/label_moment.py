@@ -9,7 +9,7 @@ solved for on public features, which is post-processing: no step sizes, no sched
   mean loss. It is divided by its public length s_u, the root mean square of ‖v_u‖ over labels drawn
   from the model at θ₀, which features alone decide, and clipped to C. The sum leaves.
 - *Server.* Adds Gaussian noise to the sum, and finds the θ that explains it: the convex problem
-  min Σ_u w_u·loss_u(θ) + ⟨c, θ⟩ + (ridge/2)‖θ‖², over ‖θ‖ ≤ ball if there is one.
+  min Σ_u w_u·loss_u(θ) + ⟨c, θ⟩ + (ridge/2)‖θ‖².
 
 *The bias of clipping, and its correction.* A user's clipping factor min(1, C s_u/‖v_u‖) depends on
 their labels, so the expected sum is not the unclipped one. Given θ it can be computed from public
@@ -39,7 +39,6 @@ Legend: J judgements, W rows in each, S sampled users, U users, D dimensions, T 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -206,9 +205,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         discrete=context.noise.on(context.dimension),
     )
     examples, sent = public_examples(context)
-    solver = MomentSolver(
-        examples, config.model, ridge=own.ridge or None, ball=own.max_norm or math.inf
-    )
+    solver = MomentSolver(examples, config.model, ridge=own.ridge or None)
     times = "once" if plan.rounds == 1 else "twice"
     account = (
         "What was shown to each user is public and was sent to the server. Everybody took part "

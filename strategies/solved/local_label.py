@@ -61,6 +61,9 @@ if TYPE_CHECKING:
 _log = get_logger("murmuration")
 
 Estimator = Literal["debiased", "mle", "sgd", "square"]
+#: ‖θ‖ is at most this over the root mean square of ‖x‖: the most that a judgement's log-odds may
+#: be, typically. For small ε a de-biased loss falls for ever in some direction.
+_MOST_LOG_ODDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -70,23 +73,19 @@ class Estimate:
     Attributes:
         estimator: its name.
         model: of preferences, as in ``--model``.
-        ball: B of ‖θ‖ ≤ B; 0: 30 over the root mean square of ‖x‖, so that a judgement's log-odds
-            may be 30 at most, typically.
         ridge: added curvature; 0: the mean of ‖x‖², so that a judgement's log-odds are about one if
             labels have no information. ``sgd`` has none.
 
-    Raises ValueError for an invalid bound, or a model that the estimator cannot fit.
+    Raises ValueError for an invalid ridge, or a model that the estimator cannot fit.
     """
 
     estimator: Estimator = "debiased"
     model: str = "btl"
-    ball: float = 0.0
     ridge: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, value in (("--max-norm", self.ball), ("--ridge", self.ridge)):
-            if not (math.isfinite(value) and value >= 0.0):
-                raise ValueError(f"{name} must be a positive number, got {value}")
+        if not (math.isfinite(self.ridge) and self.ridge >= 0.0):
+            raise ValueError(f"--ridge must be a positive number, got {self.ridge}")
         if self.estimator == "sgd" and not declared(self.model).logistic:
             raise ValueError("--estimator sgd is for --model btl and plackett-luce; use debiased")
 
@@ -97,7 +96,7 @@ class Estimate:
         from murmuration.preference.estimation.randomized_labels import link_of
 
         square = float((labels.x_JWD**2).sum(-1)[labels.present_JW].mean())
-        ball = self.ball or 30.0 / math.sqrt(max(square, 1e-12))
+        ball = _MOST_LOG_ODDS / math.sqrt(max(square, 1e-12))
         if self.estimator != "mle":  # the likelihood weighs them by itself
             labels = labels.weighted_by_information()
         if self.estimator == "sgd":
@@ -113,7 +112,7 @@ class Estimate:
         if result.on_sphere.any():
             notes.append(
                 f"The estimate lies on the ball ‖θ‖ = {ball:.3g}: the bound and not the data "
-                "decides its length. Compare with another --max-norm."
+                "decides its length. Compare with a larger --ridge."
             )
         if not result.converged:
             notes.append("The minimisation stopped before it converged.")
@@ -419,7 +418,6 @@ def _linear(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
     estimate = Estimate(
         estimator=own.estimator or "debiased",  # type: ignore[arg-type]
         model=config.model,
-        ball=own.max_norm,
         ridge=own.ridge,
     )
     return on_features(estimate, examples), f"and public features {_HOW[estimate.estimator]}"
@@ -475,7 +473,7 @@ def _guarantee(promise: LabelPromise) -> str:
 
 def _check(settings: Settings) -> None:
     own, policy = settings.of(LocalLabelSettings), settings.task == "policy"
-    other = ("estimator", "ridge", "max_norm") if policy else ("epochs", "batch_size")
+    other = ("estimator", "ridge") if policy else ("epochs", "batch_size")
     for name in other:
         if getattr(own, name):
             raise InputError(

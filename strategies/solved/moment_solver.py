@@ -48,7 +48,6 @@ class MomentSolver:
         examples: the public examples of all users in the sums; labels are not used.
         model: as in ``--model``.
         ridge: added curvature; None for the rule of ``strategies.solved.label_moment``.
-        ball: the most that ‖θ‖ may be.
 
     Raises:
         InputError: with this model, labels enter in more than their sum with the features.
@@ -60,9 +59,8 @@ class MomentSolver:
         model: str = "btl",
         *,
         ridge: float | None = None,
-        ball: float = math.inf,
     ) -> None:
-        self.examples, self.ball = examples, ball
+        self.examples = examples
         self._ridge = ridge
         self._model = label_linear_model(model, examples)
 
@@ -91,7 +89,6 @@ class MomentSolver:
                 self._base.reweighted(weight_U),
                 linear_D,
                 ridge=ridge,
-                ball=self.ball,
                 start_D=theta_D,
                 tolerance=1e-5 * (1.0 + float(linear_D.norm())),
             )

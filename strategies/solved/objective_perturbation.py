@@ -9,7 +9,7 @@ far all labels of the user together could move their mean (``perturbed_minimiser
 every user can move the sum by exactly one, and no user's features have to be clipped for it. The
 server adds w and minimises over public features.
 
-min Σ_u a_u · mean of loss + (ridge/2)‖θ‖² + ⟨w, θ⟩   over ‖θ‖ ≤ ball
+min Σ_u a_u · mean of loss + (ridge/2)‖θ‖² + ⟨w, θ⟩
 
 With a ``length`` given, a_u = min(1, length / reach), which for one judgement a user is the paper's
 bound on ‖x‖.
@@ -134,7 +134,6 @@ class ObjectivePerturbation(SumStrategy):
         ledger: is charged.
         examples: the public examples of the users trained on; labels are not looked at.
         ridge: β; None for the rule that ``label-moment`` has.
-        ball: the most that ‖θ‖ may be.
 
     Raises:
         InputError: judgements are not of pairs.
@@ -152,14 +151,12 @@ class ObjectivePerturbation(SumStrategy):
         examples: PairExamples,
         *,
         ridge: float | None = None,
-        ball: float = math.inf,
         **arguments: Any,
     ) -> None:
         from murmuration.strategies.solved.perturbed_minimiser import user_weights, weighted
 
         check_pairs(examples)
         super().__init__(plan, ledger, **arguments)
-        self.ball = ball
         self.loss = weighted(examples, user_weights(examples, plan.length), self.model)
         self._ridge = ridge
 
@@ -179,7 +176,7 @@ class ObjectivePerturbation(SumStrategy):
         from murmuration.strategies.solved.perturbed_minimiser import solve
 
         noisy_D = self.release(round_, totals)
-        return self.optimizer.set(solve(self.loss, noisy_D, self.ridge, self.ball))
+        return self.optimizer.set(solve(self.loss, noisy_D, self.ridge))
 
     def figures(self) -> Mapping[str, Shown[float]]:
         """About how far noise moves the minimiser."""
@@ -212,7 +209,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         ledger,
         examples,
         ridge=own.ridge or None,
-        ball=own.max_norm or math.inf,
         **context.arguments(SolvedModel(context.dimension)),
     )
     return BuiltStrategy.of(

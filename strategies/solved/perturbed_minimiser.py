@@ -71,11 +71,11 @@ def usual_ridge(loss: PublicLikelihood, std: float) -> float:
     return noise_aware_ridge(loss, std, float(moments_U.square().sum()))
 
 
-def solve(loss: PublicLikelihood, noisy_D: np.ndarray, ridge: float, ball: float) -> np.ndarray:
+def solve(loss: PublicLikelihood, noisy_D: np.ndarray, ridge: float) -> np.ndarray:
     """The minimiser from the noisy Σ mean of a·x·(y − ½)."""
     pull_D = torch.from_numpy(noisy_D)
     zero_D = torch.zeros_like(pull_D)
     # With labels of one half the gradient at zero is zero; the stand-in labels say one.
     linear_D = -loss.gradient(zero_D) - pull_D
     scale = 1.0 + float(linear_D.norm())
-    return minimise(loss, linear_D, ridge=ridge, ball=ball, tolerance=1e-6 * scale).theta_D.numpy()
+    return minimise(loss, linear_D, ridge=ridge, tolerance=1e-6 * scale).theta_D.numpy()

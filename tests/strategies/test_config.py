@@ -183,7 +183,6 @@ BAD = {
     "noise_correlation": ["", "tree"],
     "bands": [-1, 1, 61],
     "ridge": [-0.1, math.nan, math.inf],
-    "max_norm": [-0.1, math.nan, math.inf],
     "max_votes": [-1],
     "pairing": ["", "drawn"],
     "phases": [-1],

@@ -111,14 +111,13 @@ def test_label_moments_have_the_settings_that_were_chosen():
             "test": "the true model",
             "clip-norm": 0.3,
             "ridge": 7.0,
-            "max-norm": 0.5,
         }
     )
     training = Training(people.examples, Randomness(0))
     with training.begun(config) as (strategy, _):
         assert isinstance(strategy, LabelMoment)
         assert strategy.plan.clip.norm == 0.3
-        assert strategy.solver.ridge_for([]) == 7.0 and strategy.solver.ball == 0.5
-    with training.begun(config.changed(clip_norm=0.0, ridge=0.0, max_norm=0.0)) as (usual, _):
+        assert strategy.solver.ridge_for([]) == 7.0
+    with training.begun(config.changed(clip_norm=0.0, ridge=0.0)) as (usual, _):
         assert isinstance(usual, LabelMoment)
-        assert usual.plan.clip.norm == DEFAULT_CLIP and usual.solver.ball == np.inf
+        assert usual.plan.clip.norm == DEFAULT_CLIP

@@ -125,15 +125,6 @@ def test_under_replace_judgements_beyond_the_cap_and_length_beyond_the_bound_do_
     np.testing.assert_allclose(theta_D, other, atol=1e-6)
 
 
-def test_balls():
-    _, x_RD, y_R, _ = crowd()
-    for adjacency in (Adjacency.REPLACE_LABELS, Adjacency.REPLACE):
-        theta_D = perturbed_minimiser(
-            x_RD, y_R, **TERMS, adjacency=adjacency, ball=0.25, generator=np.random.default_rng(0)
-        )
-        assert np.linalg.norm(theta_D) == pytest.approx(0.25, rel=1e-5)
-
-
 def test_an_inexact_minimum_is_not_released(monkeypatch):
     _, x_RD, y_R, _ = crowd()
     recorder = Recorder()

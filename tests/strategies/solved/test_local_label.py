@@ -80,16 +80,16 @@ def test_labels_that_say_little_move_the_model_little():
 
 
 def test_a_bound_that_decides_is_told():
-    _, told = labels()
-    theta_D, notes = Estimate(ball=0.2).of(told)
-    assert theta_D.norm() == pytest.approx(0.2)
+    x_JD = torch.eye(3, dtype=torch.float64).repeat(100, 1)
+    told = RandomizedLabels.of_pairs(x_JD, torch.ones(300, dtype=torch.bool), 0.4)
+    theta_D, notes = Estimate(ridge=1e-9).of(told)
+    assert theta_D.norm() == pytest.approx(30.0)
     assert "lies on the ball" in notes[0]
 
 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"ball": -1.0}, "--max-norm"),
         ({"ridge": math.inf}, "--ridge"),
         ({"estimator": "sgd", "model": "thurstone"}, "use debiased"),
     ],

@@ -95,12 +95,6 @@ def test_the_solver_is_deterministic_and_looks_at_no_label(crowd):
     assert solver(crowd).solve(given).tolist() == first.tolist()
 
 
-def test_the_ball(crowd):
-    given = [moment([50.0, -80.0, 30.0, 10.0])]
-    assert np.linalg.norm(solver(crowd, ball=0.7).solve(given)) <= 0.7 * (1 + 1e-9)
-    assert np.linalg.norm(solver(crowd).solve(given)) > 0.7
-
-
 def test_the_ridge_grows_with_the_noise_and_is_near_the_best_for_weights_like_its_own(crowd):
     made = solver(crowd)
     ridges = [made.ridge_for([moment(np.zeros(4), std=std)]) for std in (0.1, 1.0, 10.0, 100.0)]
