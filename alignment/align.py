@@ -50,7 +50,6 @@ from murmuration.alignment.evaluation import (
     kl_is,
     truth_of,
 )
-from murmuration.alignment.iterates import files_of as iterate_files
 from murmuration.alignment.reinforce import Steps, last_checkpoint, train_policy, trainer_of
 from murmuration.alignment.report import WHY, card, learnt_card, write_report
 from murmuration.alignment.rewards import AnswerReward, GuardedReward, Guards
@@ -189,8 +188,7 @@ def align(
     trained = [distinct[place] for place in order[alignment.evaluate_on : most]]
     on_status("loading")
     trainer_of(alignment.steps.method)  # or says what is not installed
-    reward = AnswerReward.load(alignment.reward, iterates=alignment.guards.pessimism > 0)
-    alignment.guards.check(reward)
+    reward = AnswerReward.load(alignment.reward)
     truth = truth_of(alignment.truth) if alignment.truth else None
     base = _base(alignment, alignment.base, "sft" if demonstrations else "policy")
     origin = origin_below(base.settings.path)
@@ -334,14 +332,9 @@ def _digests(alignment: Alignment, prompts: Sequence[str], demonstrations: Rows)
     card states one reward's promise.
     """
     folder = alignment.truth not in ("", POPULATION)
-    iterates = [
-        hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in (iterate_files(alignment.reward) if alignment.guards.pessimism else [])
-    ]
     return {
         "base_digest": contents_of(resolve_base(alignment.base)).digest,
         "reward_digest": digest_of(Path(alignment.reward)),
-        "iterates_digest": _digest(iterates) if iterates else "",
         "truth_digest": digest_of(Path(alignment.truth).expanduser()) if folder else "",
         "prompts_digest": _digest(list(prompts)),
         "demonstrations_digest": _digest(list(demonstrations)) if demonstrations else "",

@@ -11,19 +11,9 @@ no private data and have no privacy cost:
   reward says nothing;
 - **length**: ``penalise`` takes off a number for each doubling of an answer's length beyond the
   reference's mean for the prompt; ``match`` takes off what length alone explains of the reward of
-  the reference's answers (least squares on log words, within prompts), so that longer is no better;
-- **pessimism**: of language models it takes off Γ standard deviations of the last rounds' rewards
-  (``alignment.iterates``); of linear heads Γ·‖φ − φ̄‖ in the norm of (Σ + λI)⁻¹, as in equation 9
-  of Chowdhury et al. on label-private rewards, so that directions which the reference hardly ever
-  writes are not climbed. There Σ is of the judgements. Those are private here, so Σ is of the
-  reference's answers to public prompts, φ̄ their mean for the prompt and λ the mean of Σ's
-  diagonal; the norm is counted in its mean over those answers. It says how unusual an answer is,
-  and is no confidence bound.
+  the reference's answers (least squares on log words, within prompts), so that longer is no better.
 
-An ensemble over noise seeds of one release is impossible: there is one release, and every further
-one costs another ε. Noise drawn anew on top of it is independent of the error that it has.
-
-Legend: R answers, P prompts, K answers of the reference to each, D features.
+Legend: R answers, P prompts, K answers of the reference to each.
 """
 
 import math
@@ -33,9 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from murmuration.alignment.iterates import Disagreement, Iterates
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.features.hashing import FeatureMap
 from murmuration.preference.features.words import words_of
 from murmuration.preference.language.reward import SavedReward
 from murmuration.preference.reward import RewardModel
@@ -60,36 +48,15 @@ class AnswerReward:
     Attributes:
         model: the reward model.
         too_long: the number of answers so far that were too long.
-        iterates: of a language model, if requested.
     """
 
     def __init__(self, model: RewardModel | SavedReward) -> None:
         self.model, self.too_long = model, 0
-        self.iterates: Iterates | None = None
 
     @classmethod
-    def load(cls, folder: str | Path, *, iterates: bool = False) -> "AnswerReward":
-        """Load RUN/model, for a language model with the run's ``iterates`` if requested; raises
-        InputError if it is not a reward, or they are missing.
-        """
-        result = cls(RewardModel.load(folder))
-        if iterates and result.model.features is None:
-            result.iterates = Iterates.beside(folder)
-        return result
-
-    @property
-    def tells_unusual(self) -> bool:
-        """True if it can measure how unusual an answer is."""
-        return self.model.features is not None or self.iterates is not None
-
-    def unusual(
-        self, prompts: Sequence[str], answers: Sequence[str], place_R: np.ndarray
-    ) -> "_Unusual | Disagreement":
-        """The measure of how unusual an answer is, compared with these of the reference."""
-        if self.model.features is not None:
-            return _Unusual(self.model.features, prompts, answers, place_R)
-        assert self.iterates is not None  # or it cannot
-        return Disagreement(self.iterates, prompts, answers, place_R)
+    def load(cls, folder: str | Path) -> "AnswerReward":
+        """Load RUN/model; raises InputError if it is not a reward."""
+        return cls(RewardModel.load(folder))
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """As `Scores`.
@@ -126,8 +93,6 @@ class Guards:
         clip: whether centred rewards are clipped to the reference's range.
         length: one of `LENGTHS`.
         length_penalty: of ``penalise``, in the reward's own logits for each doubling.
-        pessimism: Γ: of a linear head in logits for an answer as unusual as the reference's are on
-            average, of a language model in standard deviations over iterates.
 
     Raises:
         InputError: a value out of range.
@@ -136,25 +101,15 @@ class Guards:
     clip: bool = True
     length: str = "none"
     length_penalty: float = 0.5
-    pessimism: float = 0.0
 
     def __post_init__(self) -> None:
         if self.length not in LENGTHS:
             raise InputError(
                 f"--length-control must be one of {', '.join(LENGTHS)}; got {self.length!r}"
             )
-        for name in ("length_penalty", "pessimism"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                option = "--" + name.replace("_", "-")
-                raise InputError(f"{option} must be a number that is not negative; got {value}")
-
-    def check(self, scores: "Scores") -> None:
-        """InputError if a reward has not what they need."""
-        if self.pessimism and not getattr(scores, "tells_unusual", False):
+        if not (math.isfinite(self.length_penalty) and self.length_penalty >= 0):
             raise InputError(
-                "--pessimism is for linear heads, whose features say how unusual an answer is, and "
-                "for language models that were trained with --keep-last"
+                f"--length-penalty must be a number that is not negative; got {self.length_penalty}"
             )
 
 
@@ -162,7 +117,7 @@ class GuardedReward:
     """A reward with guards that were fitted to the reference's answers to P prompts.
 
     Attributes:
-        low, high: the range of these answers' centred rewards, after length and pessimism.
+        low, high: the range of these answers' centred rewards, after length.
         slope: the deduction of ``match`` per unit of log words.
         clipped: the number of answers beyond the range so far, and of all.
     """
@@ -174,9 +129,7 @@ class GuardedReward:
         prompts: Sequence[str],
         answers_PK: Sequence[Sequence[str]],
     ) -> None:
-        """Raises InputError if there are fewer than two answers to a prompt, or pessimism is asked
-        of a reward that has no features."""
-        guards.check(scores)
+        """Raises InputError if there are fewer than two answers to a prompt."""
         if not prompts or min(map(len, answers_PK)) < 2:
             raise InputError("guards need at least two answers of the reference to each prompt")
         self._scores, self.guards = scores, guards
@@ -197,9 +150,6 @@ class GuardedReward:
         apart_R, longer_R = raw_R - self._reward_P[place_R], log_R - self._log_P[place_R]
         spread = float(longer_R @ longer_R)
         self.slope = float(longer_R @ apart_R) / spread if spread else 0.0
-        self._unusual: _Unusual | Disagreement | None = None
-        if guards.pessimism:
-            self._unusual = scores.unusual(asked, flat, place_R)  # type: ignore[attr-defined]
         self.low, self.high, self.clipped, self.seen = -math.inf, math.inf, 0, 0
         found_R = self(asked, flat)
         self.low, self.high = float(found_R.min()), float(found_R.max())
@@ -222,8 +172,6 @@ class GuardedReward:
         if guards.length == "penalise":
             doublings_R = (log_R - np.log(self._words_P[place_R])) / math.log(2.0)
             found_R -= guards.length_penalty * np.maximum(doublings_R, 0.0)
-        if self._unusual is not None:
-            found_R -= guards.pessimism * self._unusual(prompts, responses, place_R)
         self.seen += len(found_R)
         self.clipped += int(((found_R < self.low) | (found_R > self.high)).sum())
         return found_R.clip(self.low, self.high) if guards.clip else found_R
@@ -232,40 +180,3 @@ class GuardedReward:
 def _log_words(texts: Sequence[str]) -> np.ndarray:
     """log(number of words), of none as of one, (R,)."""
     return np.log([max(1, len(words_of(text))) for text in texts])
-
-
-class _Unusual:
-    """The distance of features from the mean of the reference's own answers to the prompt."""
-
-    def __init__(
-        self,
-        features: FeatureMap,
-        prompts: Sequence[str],
-        answers: Sequence[str],
-        place_R: np.ndarray,
-    ) -> None:
-        self._features = features
-        phi_RD = np.asarray(self._features(list(prompts), list(answers)), dtype=np.float64)
-        counts_P = np.bincount(place_R)[:, None]
-        self._mean_PD = np.zeros((len(counts_P), phi_RD.shape[1]))
-        np.add.at(self._mean_PD, place_R, phi_RD)
-        self._mean_PD /= counts_P
-        apart_RD = phi_RD - self._mean_PD[place_R]
-        cov_DD = apart_RD.T @ apart_RD / len(apart_RD)
-        ridge = float(np.trace(cov_DD)) / len(cov_DD)
-        if not ridge:
-            raise InputError("--pessimism: the reference gives each prompt only one answer")
-        self._root_DD = np.linalg.cholesky(cov_DD + ridge * np.eye(len(cov_DD)))
-        self._usual = float(self._norms(apart_RD).mean())
-
-    def __call__(
-        self, prompts: Sequence[str], responses: Sequence[str], place_R: np.ndarray
-    ) -> np.ndarray:
-        phi_RD = np.asarray(self._features(list(prompts), list(responses)), dtype=np.float64)
-        return self._norms(phi_RD - self._mean_PD[place_R]) / self._usual
-
-    def _norms(self, apart_RD: np.ndarray) -> np.ndarray:
-        from scipy.linalg import solve_triangular
-
-        whitened_DR = solve_triangular(self._root_DD, apart_RD.T, lower=True)
-        return np.sqrt((whitened_DR**2).sum(0))

@@ -7,7 +7,6 @@
     released.json   values that were released before the first round or after the last, if any
     metrics.jsonl   a line for each round, from accounted releases only
     checkpoint/     the last round's model and optimizer
-    iterates/       with --keep-last: the parameters after each of the last rounds
     model/          the result
     result.json     the figures
     aborted.json    instead of a result: why in kind a run ended early, until it is resumed
@@ -30,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save as safetensors_bytes
 
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.chained_record import NO_LINES, Head
@@ -380,12 +378,6 @@ class RunDirectory(RunFolder):
     def load_checkpoint(self) -> Checkpoint | None:
         """The last checkpoint, or None if there is none; InputError if it is damaged."""
         return checkpoints.load(self.path)
-
-    def keep_iterate(self, round_: int, theta_D: np.ndarray) -> None:
-        """Keep the parameters after a round, which are for release, too."""
-        (self.path / "iterates").mkdir(exist_ok=True)
-        name = f"round-{round_:06d}.safetensors"
-        replace_file(self.path / "iterates" / name, safetensors_bytes({"theta_D": theta_D}))
 
     def rewind_metrics(self, round_: int) -> None:
         """Drop metrics of rounds after ``round_``: they will be run, and written, again."""

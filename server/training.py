@@ -253,8 +253,6 @@ def _rounds(
             if figure.loss is not None:
                 loss = figure.loss if math.isfinite(figure.loss) else None
                 line["heldout_loss"] = released(loss)
-        if round_ > rounds - config.keep_last:
-            folder.keep_iterate(round_, optimizer.theta_D)
         folder.note_head(round_)
         folder.add_metrics(line)  # first: after the checkpoint this round would not be run again
         on_metrics(line)

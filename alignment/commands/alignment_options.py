@@ -82,10 +82,6 @@ _OPTIONS = {
         "guards__length_penalty": _of(
             "--length-penalty", help="`penalise`: subtracted for each doubling."
         ),
-        "guards__pessimism": _of(
-            "--pessimism",
-            help="Subtracted for answers as unusual as the reference's are on average.",
-        ),
         "kl_budget": _of(help="KL divergence, in nats, at which training ends; 0: no limit."),
     },
     "How it is evaluated": {

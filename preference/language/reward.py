@@ -90,10 +90,7 @@ class SavedReward:
 
     Attributes:
         model: of preferences, as of `RewardModel`.
-        features: None: none says how unusual a text is.
     """
-
-    features = None
 
     def __init__(self, base: LanguageBase, model: str = "btl") -> None:
         self._base, self.model = base, model

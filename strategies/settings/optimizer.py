@@ -40,13 +40,3 @@ class OptimizerConfig:
         good=a_share,
         expected="a share of the rounds, 0 to 1",
     )
-    keep_last: int = setting(
-        0,
-        "Keep the parameters after each of the last N rounds, for `align --pessimism`. They are "
-        "covered by the same epsilon. [default: none]",
-        panel=TRAINING,
-        good=lambda value: value >= 0,
-        expected="a whole number that is not negative",
-        base=True,
-        steps=True,
-    )

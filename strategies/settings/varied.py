@@ -9,7 +9,7 @@ from murmuration.strategies.settings.declaration import MODEL, OF_STRATEGY, TRAI
 #: Settings of these panels leave alone who is protected, by how much, and what is measured.
 _PANELS = (TRAINING, MODEL, OF_STRATEGY)
 #: Of those, what names another model, or another kind of run; and whatever is pinned.
-_FIXED = ("task", "base", "keep_last")
+_FIXED = ("task", "base")
 
 
 def check_name(field: str, where: str) -> None:

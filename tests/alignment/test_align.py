@@ -288,15 +288,6 @@ def test_what_is_refused(asked, tmp_path):
     assert not (tmp_path / "long").exists()
 
 
-def test_a_guard_that_a_reward_has_nothing_for_is_refused_before_anything_is_made(
-    asked, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(module.AnswerReward, "load", lambda folder, **_: lambda *given: None)
-    with pytest.raises(InputError, match="--pessimism is for linear heads"):
-        align(asked(guards=Guards(pessimism=1.0)), PROMPTS, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-
-
 def test_what_is_not_installed_is_said_before_anything_is_made(asked, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(

@@ -83,35 +83,6 @@ def linear():
     return AnswerReward(RewardModel(theta, features))
 
 
-def test_pessimism_takes_one_gamma_off_the_references_answers_on_average():
-    reward = linear()
-    free, careful = (
-        GuardedReward(reward, Guards(clip=False, pessimism=gamma), PROMPTS, ANSWERS)
-        for gamma in (0.0, 0.7)
-    )
-    off = flat(free) - flat(careful)
-    assert (off >= 0).all()
-    assert off.mean() == pytest.approx(0.7)
-
-
-def test_pessimism_takes_more_off_what_the_reference_never_writes():
-    reward = linear()
-    free, careful = (
-        GuardedReward(reward, Guards(clip=False, pessimism=gamma), PROMPTS, ANSWERS)
-        for gamma in (0.0, 1.0)
-    )
-    usual, strange = "save it for now", "xyzzy plugh " * 40
-    off = [
-        (free([PROMPTS[0]], [text]) - careful([PROMPTS[0]], [text]))[0] for text in (usual, strange)
-    ]
-    assert off[1] > 2 * off[0]
-
-
-def test_pessimism_is_refused_where_there_are_no_features():
-    with pytest.raises(InputError, match="--pessimism is for linear heads"):
-        guarded(pessimism=1.0)
-
-
 def test_other_prompts_are_refused():
     with pytest.raises(InputError, match="not fitted to the prompt 'why'"):
         guarded()(["why"], ["so"])
@@ -127,7 +98,7 @@ def test_one_answer_says_nothing_of_a_range():
     [
         ({"length": "short"}, "--length-control must be one of none, penalise, match"),
         ({"length_penalty": -1.0}, "--length-penalty"),
-        ({"pessimism": float("nan")}, "--pessimism"),
+        ({"length_penalty": float("nan")}, "--length-penalty"),
     ],
 )
 def test_values_out_of_range(guards, said):

@@ -96,7 +96,7 @@ def test_help_of_a_task_shows_what_is_about_language_models(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     _, plain, _ = cli("run", "--help")
     _, of_task, _ = cli("run", "--task", "policy", "--help")
-    for option in ("--lora-rank", "--max-tokens", "--loss", "--keep-last"):
+    for option in ("--lora-rank", "--max-tokens", "--loss", "--lora-targets"):
         assert option not in plain
         assert option in of_task
     assert "--sampling-probability" not in of_task

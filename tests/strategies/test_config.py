@@ -155,7 +155,6 @@ BAD = {
     "lora_layers": ["last", "last:0", "0-3", "4", "x:2"],
     "max_tokens": [-1],
     "batch_tokens": [-1],
-    "keep_last": [-1],
     "strategy": ["", "dp"],
     "model": ["", "elo"],
     "epsilon": [0.0, -1.0, math.nan, math.inf],
