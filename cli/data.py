@@ -65,8 +65,8 @@ def data(
 
     rows["columns"] = write_columns(rows["columns"], rows.pop("user_column"))
     if split_users is not None or out is not None:
-        columns, format, ids = (rows[each] or "" for each in ("columns", "format", "ids"))
-        print(written_split(source, split_users, out, columns, format, ids))
+        columns, format = (rows[each] or "" for each in ("columns", "format"))
+        print(written_split(source, split_users, out, columns, format))
         return
     if convert is not None:
         alone = bool(rows["one_user_per_row"])

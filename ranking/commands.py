@@ -51,7 +51,7 @@ def rank(
     print_asked(api.rank, as_json, given)
 
 
-add_settings(rank, "ranking", "ids", "no_prompt", "population", "positive_from", "scale")
+add_settings(rank, "ranking", "no_prompt", "population", "positive_from", "scale")
 
 
 def arena(

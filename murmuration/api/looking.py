@@ -74,21 +74,20 @@ def data(
 
 
 def written_split(
-    source: str, share: float | None, out: Path | None, columns: str, format: str, ids: str = ""
+    source: str, share: float | None, out: Path | None, columns: str, format: str
 ) -> str:
     """Write a source's rows in two files, each user's in one of them; return what is to be said.
 
     Raises:
         InputError: share or folder is missing, or the source cannot be split.
     """
-    from murmuration.preference.data.schema import Schema
     from murmuration.preference.data.splitting import split_users
     from murmuration.server.lineage import mark_of_rows
 
     if share is None or out is None:
         raise InputError("--split-users SHARE and --out DIR belong together")
     mark = mark_of_rows(source) if format else {}
-    split = split_users(source, share, out, columns, format, mark, Schema(ids=ids))
+    split = split_users(source, share, out, columns, format, mark)
     left_out = [f"{split.left_out:,} rows name nobody and are in neither"] if split.left_out else []
     not_written = "".join(f"\n{each}" for each in (*left_out, *split.taken_out))
     return (

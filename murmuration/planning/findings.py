@@ -59,8 +59,6 @@ def findings(
 
 
 def _ids(declaration: Declaration) -> list[str]:
-    if declaration.declared.get("ids"):
-        return []
     written = set[str]()
     for row, layout in zip(declaration.rows, declaration.layouts, strict=True):
         cell = row.get(layout.columns.get("user_id", "user_id")) if layout is not None else None
@@ -77,8 +75,8 @@ def _ids(declaration: Declaration) -> list[str]:
     shown = " and ".join(repr(shortened(name, 40)) for name in several[0][:2])
     return [
         f"ids that differ only in case, spaces or Unicode form: {len(written):,} ids are "
-        f"{len(alike):,} without that, as {shown}: if these are the same people, --ids casefold "
-        "counts them once; otherwise such a person is protected half as much"
+        f"{len(alike):,} without that, as {shown}: if these are the same people, write their "
+        "ids alike: a person who counts as two is protected half as much"
     ]
 
 

@@ -329,5 +329,4 @@ def _formatted(source: str, columns: Mapping[str, str], schema: Schema) -> Forma
         user_column=columns.get("user_id", ""),
         category_column=columns.get("prompt", ""),
         alone=schema.one_user_per_row,
-        same_id=schema.same_id,
     )

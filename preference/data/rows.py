@@ -126,7 +126,7 @@ class RowReader:
                 self._rows_of[user] += 1
         except BadRow as reason:
             if reason.user_id is None:
-                reason.user_id = readable_user(row, self._names, self._schema)
+                reason.user_id = readable_user(row, self._names)
             return reason
         return user, judged
 
@@ -141,7 +141,7 @@ def _content(judged: Row, shown_alone: bool) -> str:
     return hashlib.blake2b(repr(content).encode(), digest_size=16).hexdigest()
 
 
-def readable_user(row: object, names: Mapping[str, str], schema: Schema = PAIRS) -> str | None:
+def readable_user(row: object, names: Mapping[str, str]) -> str | None:
     """The user of a row, whatever else is wrong with it; None if it names nobody."""
     cells = row.cells if isinstance(row, BadRow) else row
     if not isinstance(cells, Mapping):
@@ -149,7 +149,7 @@ def readable_user(row: object, names: Mapping[str, str], schema: Schema = PAIRS)
     try:
         cells = with_nested(cells, names)
         column = with_user(cells, names)["user_id"]
-        return schema.same_id(user_cell(cells.get(column), column))
+        return user_cell(cells.get(column), column)
     except Exception:  # a cell may hold anything
         return None
 
@@ -213,7 +213,7 @@ def read_row(
         _check_columns(row, layout, schema)
         user, cells = "", [row[column] for column in layout.read]
         if column := layout.columns.get("user_id"):
-            user = schema.same_id(user_cell(row[column], column))
+            user = user_cell(row[column], column)
         if remembered is not None and _PLAIN.issuperset(map(type, cells)):
             return user, remembered(layout, *cells)
         return user, _judgement(schema, layout, *cells)

@@ -11,7 +11,6 @@ texts) of a user, and the longest text, are public limits.
 
 import math
 import re
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, get_args
@@ -47,8 +46,6 @@ class Schema:
         positive_from: the least number that is a thumb up, if it is not what lies above the middle.
         no_prompt: whether rows without a prompt have none: nothing of their texts is taken for it.
         format: of the system that exported the rows (`preference.data.formats`); empty: ours.
-        ids: `casefold` if ids that differ only in upper and lower case are one user's; empty: they
-            are different users.
         pair_thumbs: whether pairs are made of single ratings, which no node does. Set by the run:
             not where labels alone are protected, as which pairs there are tells what they were.
     """
@@ -63,7 +60,6 @@ class Schema:
     positive_from: str = ""
     no_prompt: bool = False
     format: str = ""
-    ids: str = ""
     pair_thumbs: bool = True
 
     def __post_init__(self) -> None:
@@ -87,8 +83,6 @@ class Schema:
         if self.labels == "randomized" and self.kind in ("ranking", "thumbs"):
             what = "rankings" if self.kind == "ranking" else "thumbs"
             raise InputError(f"--labels randomized is about single choices, not about {what}")
-        if self.ids not in ("", "casefold"):
-            raise InputError(f"--ids must be casefold, or left out; got {self.ids!r}")
         for name in ("max_judgements", "max_characters"):
             if getattr(self, name) < 1:
                 option = f"--{name.replace('_', '-')}"
@@ -119,12 +113,6 @@ class Schema:
         """True if lower labels of the declared scale are better."""
         start, _, end = self.scale.partition("..")
         return bool(self.scale) and float(start) > float(end)
-
-    def same_id(self, user_id: str) -> str:
-        """The user's id in the one spelling for all ids that are declared to be the same."""
-        if self.ids == "casefold":
-            return unicodedata.normalize("NFC", user_id.casefold())
-        return user_id
 
     @classmethod
     def of(cls, settings: Mapping[str, bool | int | float | str]) -> "Schema":

@@ -13,7 +13,6 @@ from murmuration.preference.data.formats.marks import TakenOut
 from murmuration.preference.data.formats.registry import recognised_format
 from murmuration.preference.data.loading import columns_of, placed_rows
 from murmuration.preference.data.rows import counted, readable_user
-from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.privacy.strict_json import strict_json
 
 
@@ -51,14 +50,12 @@ def split_users(
     columns: str = "",
     format: str = "",
     mark: Mapping[str, str] = MappingProxyType({}),
-    schema: Schema = PAIRS,
 ) -> Split:
     """Write the rows of a share of the users to `test.jsonl`, those of the others to `train.jsonl`.
 
     On which side a user is follows from their id alone: the same again, whatever else the source
     holds. A row that names no user is in neither file.
-    Rows of a ``format`` are written in our form, and each with a ``mark``. Which ids are one user's
-    the ``schema`` says.
+    Rows of a ``format`` are written in our form, and each with a ``mark``.
 
     Raises:
         InputError: the source cannot be read, one side would be empty, or a file is there already.
@@ -75,7 +72,7 @@ def split_users(
         if isinstance(row, TakenOut):
             taken_out[str(row)] += 1
             continue
-        user = readable_user(row, names, schema)
+        user = readable_user(row, names)
         if user is None or not isinstance(row, Mapping):
             left_out += 1
             continue

@@ -135,13 +135,13 @@ class UserTexts:
         result: dict[str, list[str]] = {}
         for file, line, row in rows:
             try:
-                user, text, note = _parse(with_nested(cells_of(row), names), names, schema)
+                user, text, note = _parse(with_nested(cells_of(row), names), names)
                 check_length(text, schema)
                 check_count(len(result.get(user, ())), schema)
             except Exception as error:  # a cell may hold anything
                 reason = error if isinstance(error, BadRow) else BadRow("a cell cannot be read")
                 left_out.add(f"{file}:{line}", reason)
-                if (named := readable_user(row, names, schema)) is not None:
+                if (named := readable_user(row, names)) is not None:
                     result.setdefault(named, [])
             else:
                 result.setdefault(user, []).append(text)
@@ -157,9 +157,7 @@ class UserTexts:
         )
 
 
-def _parse(
-    row: Mapping[str, object], names: Mapping[str, str], schema: Schema
-) -> tuple[str, str, list[str]]:
+def _parse(row: Mapping[str, object], names: Mapping[str, str]) -> tuple[str, str, list[str]]:
     """The user and text of a row, and notes about it. BadRow if either is missing, empty or not
     text.
     """
@@ -168,7 +166,7 @@ def _parse(
         raise missing_columns(row, missing)
     user, text = (row[names[field]] for field in FIELDS)
     return (
-        schema.same_id(user_cell(user, names["user_id"])),
+        user_cell(user, names["user_id"]),
         text_cell(text, names["text"]),
         user_note(stated, names),
     )

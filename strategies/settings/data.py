@@ -91,11 +91,6 @@ class DataConfig:
         "Rows without a prompt have none. [default: it is what their texts share in front]",
         panel=DATA,
     )
-    ids: str = setting(
-        "",
-        "casefold: ids that differ only in upper and lower case are one user's.",
-        panel=DATA,
-    )
     heldout: float = setting(
         0.2,
         "Share of users held out when there is no --test; 0: nobody, and no accuracy is measured. "
@@ -111,7 +106,7 @@ class DataConfig:
 #: By which rows are declared wherever they are read.
 _OF_ROWS = (
     "columns", "format", "one_user_per_row", "kind", "responses", "max_judgements",
-    "max_characters", "labels", "scale", "positive_from", "no_prompt", "ids",
+    "max_characters", "labels", "scale", "positive_from", "no_prompt",
 )  # fmt: skip
 
 

@@ -51,7 +51,6 @@ _TAKES: dict[str, tuple[Callable[[], Fields], bool]] = {}
 #: Values of settings that declare no choices.
 _WORDS = {
     "features": ("auto", "hashing", "minilm", "smollm2"),
-    "ids": ("casefold",),
     "on_bad_rows": ("refuse", "skip"),
     "runtime": ("local", "ray"),
 }

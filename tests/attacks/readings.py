@@ -196,7 +196,6 @@ OWN = {
     "pairs, a user a row, labels": Declared(
         pairs, {"one_user_per_row": True, "pair_thumbs": False}
     ),
-    "pairs, ids casefold": Declared(pairs, {"ids": "casefold"}),
     "pairs, few and short": Declared(pairs, {"max_judgements": 3, "max_characters": 60}),
     "pairs, scores": Declared(marked(score_chosen=2, score_rejected=1)),
     "pairs, columns renamed": Declared(
@@ -227,7 +226,7 @@ OWN = {
     "thumbs": Declared(thumbs(True, False), THUMBS),
     "thumbs, words": Declared(thumbs("thumbs up", "No"), THUMBS),
     "thumbs, a scale": Declared(thumbs(5, 2), {**THUMBS, "scale": "1..5"}),
-    "thumbs, of two": Declared(thumbs(1, 0), {**THUMBS, "scale": "0..1", "ids": "casefold"}),
+    "thumbs, of two": Declared(thumbs(1, 0), {**THUMBS, "scale": "0..1"}),
     "thumbs, a falling scale": Declared(thumbs(1, 6), {**THUMBS, "scale": "6..1"}),
     "thumbs, positive from": Declared(
         thumbs(4, 3), {**THUMBS, "scale": "1..5", "positive_from": "4"}
@@ -241,19 +240,18 @@ OWN = {
         task="text",
         shape=under_other_names(user_id="whoever", text="words"),
     ),
-    "texts, ids casefold": Declared(written, {"ids": "casefold"}, task="text"),
     "votes": Declared(votes),
 }
 #: What is declared with a format, besides that it is one.
 WITH_FORMAT: dict[str, list[dict[str, Any]]] = {
-    "arena": [{}, {"ids": "casefold"}, {"one_user_per_row": True}],
+    "arena": [{}, {"one_user_per_row": True}],
     "arena-models": [{}],
     "argilla": [{}],
     "community-alignment": [SEVERAL],
     "helpsteer": [{}, {"one_user_per_row": True}],
     "label-studio": [{}],
     "likert": [{}, {**THUMBS, "scale": "1..5", "positive_from": "3"}],
-    "multipref": [{}, {"ids": "casefold"}],
+    "multipref": [{}],
     "openwebui": [{}, THUMBS],
     "polis": [{}, THUMBS],
     "prism": [{}, RANKED],

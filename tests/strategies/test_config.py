@@ -224,7 +224,7 @@ def test_every_option_with_limits_is_tested_here():
     free = {"secure_aggregation", "as_published", "exact_heldout"}
     free |= {"data", "test", "columns", "format", "features", "out", "resume"}
     free |= {"base", "lora_targets", "responses", "batch_users"}
-    free |= {"one_user_per_row", "no_prompt", "ids", "items", "categories", "topics"}
+    free |= {"one_user_per_row", "no_prompt", "items", "categories", "topics"}
     free |= {"checkpointing", "once_per_text", "policies", "system"}
     free |= {"registration", "base_privacy", "population", "disjoint", "chosen_from_data"}
     assert SETTINGS.keys() - free == set(BAD)

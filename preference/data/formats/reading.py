@@ -54,7 +54,6 @@ class Formatted:
         category_column: in which the category of a row stands, of which its prompt is made; empty:
             the format's own prompt stays.
         alone: whether each row counts as a user of its own.
-        same_id: returns an id in the spelling of all that are declared to be one user's.
 
     Raises:
         InputError: no column of the format says who judged, and none is stated.
@@ -65,7 +64,6 @@ class Formatted:
     user_column: str = ""
     category_column: str = ""
     alone: bool = False
-    same_id: Callable[[str], str] = str
 
     def __post_init__(self) -> None:
         if self.form.nobody and not (self.user_column or self.alone):
@@ -175,7 +173,7 @@ class Formatted:
             if not self.alone:
                 if is_empty(who):
                     raise BadRow("an answer does not say who gave it")
-                user = self.same_id(user_cell(who, self.user_column or "user_id"))
+                user = user_cell(who, self.user_column or "user_id")
             if isinstance(shown, BadRow):
                 raise BadRow(str(shown))
             row = reads.judgement(shown, answer)
@@ -305,7 +303,7 @@ class Formatted:
             column = with_user(original, stated)["user_id"]
             if column not in original:
                 raise missing_columns(original, stated)
-            user = self.same_id(user_cell(original[column], column))
+            user = user_cell(original[column], column)
         except Exception as error:  # a cell may hold anything
             return row if isinstance(row, BadRow) else self._reason(error)
         if isinstance(row, BadRow):

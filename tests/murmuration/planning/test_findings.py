@@ -93,7 +93,7 @@ def sides():
 
 FILES = {
     capitals: ["ids that differ only in case, spaces or Unicode form: 122 ids are 120 without",
-               "--ids casefold"],
+               "write their ids alike"],
     letters: ["ids that differ only in case, spaces or Unicode form: 121 ids are 120 without"],
     repeated: ["duplicates: 7 of 247 rows"],
     deleted: ["one answer to many prompts: '[deleted]' in 12 of 240 judgements"],
@@ -150,12 +150,6 @@ def test_a_tidy_file_has_no_findings(written):
     looked = look_at(written([pair(n) for n in range(ROWS)]), "", {})
     assert not looked.findings and not looked.declared
     assert "Look at these" not in str(looked)
-
-
-def test_ids_that_are_declared_to_be_one_are_no_finding(written):
-    looked = look_at(written(capitals()), "", {"ids": "casefold"})
-    assert not looked.findings and len(looked.judgements.user_ids) == USERS
-    assert "--ids casefold" in looked.command
 
 
 @pytest.mark.parametrize("label", ["tie", "neutral", "unsure"])

@@ -538,15 +538,9 @@ def test_a_cell_inside_of_others_is_named_by_its_way(tmp_path):
         assert (len(read), read.left_out) == (1, 1)
 
 
-def test_ids_that_differ_in_capitals_are_one_user_where_that_is_declared():
+def test_ids_that_differ_in_capitals_are_different_users():
     rows = [{**PAIR, "user_id": who} for who in ("Ann", "ANN", "ann", "Straße", "STRASSE")]
     assert len(Judgements.from_rows(rows).user_ids) == 5
-    declared = Schema(ids="casefold")
-    assert declared.options == "--ids casefold"
-    read = Judgements.from_rows(rows, schema=declared)
-    assert (read.user_ids, read.counts_U.tolist()) == (("ann", "strasse"), [3, 2])
-    with pytest.raises(InputError, match="--ids must be casefold"):
-        Schema(ids="lower")
 
 
 @pytest.mark.parametrize("field", ["label", "tie", "prompt"])

@@ -6,7 +6,6 @@ import pytest
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import load_judgements
-from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.splitting import split_users
 
 
@@ -74,20 +73,3 @@ def test_what_is_written_is_json_whatever_was_read(tmp_path):
     for path in (split.train, split.test):
         for line in path.read_text().splitlines():
             assert json.loads(line, parse_constant=pytest.fail)["other"] == ["-infinite"]
-
-
-def test_users_that_are_declared_to_be_one_are_on_one_side(tmp_path):
-    """16 of 40 people had rows in both files."""
-    pair = {"prompt": "p", "chosen": "a", "rejected": "b"}
-    rows = [{"user": {"id": who}, **pair} for n in range(40) for who in (f"Ann{n}", f"ann{n}")]
-    source = tmp_path / "rows.jsonl"
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    split = split_users(
-        str(source), 0.5, tmp_path / "out", "user_id=user.id", schema=Schema(ids="casefold")
-    )
-    names = [
-        {json.loads(line)["user"]["id"].lower() for line in path.read_text().splitlines()}
-        for path in (split.train, split.test)
-    ]
-    assert names[0].isdisjoint(names[1]) and len(names[0] | names[1]) == 40
-    assert split.train_users + split.test_users == 40

@@ -5,7 +5,6 @@ import pytest
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import load_data
-from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
 
 
@@ -107,18 +106,8 @@ def test_from_a_file(crowd_texts):
     assert len(load_data("text", crowd_texts).user_ids) == 50
 
 
-def test_nested_names_and_ids_in_capitals():
-    rows = [{"who": {"id": who}, "text": f"of {who}"} for who in ("Ann", "ann", "bob")]
+def test_nested_names():
+    rows = [{"who": {"id": who}, "text": f"of {who}"} for who in ("ann", "ann", "bob")]
     placed = [("f", number, row) for number, row in enumerate(rows, start=1)]
-    texts = UserTexts.from_placed_rows(
-        placed, columns={"user_id": "who.id"}, schema=Schema(ids="casefold")
-    )
+    texts = UserTexts.from_placed_rows(placed, columns={"user_id": "who.id"})
     assert (texts.user_ids, texts.counts_U.tolist()) == (("ann", "bob"), [2, 1])
-
-
-def test_ids_that_are_declared_to_be_one_are_one_users():
-    """They were two users, whatever was declared, so one person counted twice."""
-    rows = [{"user_id": who, "text": "words"} for who in ("U", "u")] + [{"user_id": "U", "text": 5}]
-    assert read(rows, on_bad_rows="skip").user_ids == ("U", "u")
-    same = read(rows, on_bad_rows="skip", schema=Schema(ids="casefold"))
-    assert (same.user_ids, same.left_out) == (("u",), 1)
