@@ -56,7 +56,7 @@ from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import messages
 
-_ROUNDS, _CANARIES, _NODES = 4, 1000, 4
+_ROUNDS, _CANARIES, _NODES = 4, 1000, 4  # so few rounds that the last model alone is released
 #: The chance to be asked in a round, and what vectors are clipped to.
 SHARE, CLIP = 0.5, 0.05
 _FEATURES = HashingFeatures(dimension=4097, ngrams=1, length_weight=0.0)
@@ -231,7 +231,6 @@ def run_canaries(
             clip_norm=CLIP,
             optimizer="sgd",
             momentum=0.0,
-            averaging=0.0,
             seed=int.from_bytes(os.urandom(6), "little")
             if not source.seeded
             else int.from_bytes(source.key("run")[:6], "little"),

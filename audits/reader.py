@@ -81,7 +81,6 @@ def published(folder: Path, rows: Sequence[object], epsilon: float, seed: int) -
         optimizer="sgd",
         learning_rate=1.0,
         momentum=0.0,
-        averaging=0.0,
         seed=seed,
         out=str(out),
     )

@@ -18,21 +18,22 @@ from murmuration.preference.choices import OPTIMIZERS
 from murmuration.privacy.continual.toeplitz import Workload
 from murmuration.strategies.aup.schedule import Phase
 
+#: The share of rounds in which the step size rises.
+WARMUP = 0.05
+
 
 @dataclass(frozen=True)
 class OptimizerSettings:
     """Public settings of the server optimizer.
 
-    ``kind`` is one of ``OPTIMIZERS``, ``rate`` the peak step size, ``warmup`` the share of rounds
-    in which it rises, ``averaging`` the share of last rounds whose iterates are averaged (0: the
-    last one).
+    ``kind`` is one of ``OPTIMIZERS``, ``rate`` the peak step size, ``averaging`` the share of last
+    rounds whose iterates are averaged (0: the last one).
     """
 
     kind: str
     rate: float
     rounds: int
     momentum: float = 0.9
-    warmup: float = 0.05
     averaging: float = 0.25
 
     def __post_init__(self) -> None:
@@ -44,12 +45,12 @@ class OptimizerSettings:
             raise ValueError(f"the learning rate must be positive, got {self.rate}")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum must be in [0, 1), got {self.momentum}")
-        if not (0 <= self.warmup <= 1 and 0 <= self.averaging <= 1):
-            raise ValueError("warm-up and averaging are shares of the rounds, in [0, 1]")
+        if not 0 <= self.averaging <= 1:
+            raise ValueError(f"averaging is a share of the rounds, in [0, 1]; got {self.averaging}")
 
     def factor(self, round_: int) -> float:
         """The schedule f_t at round 1, 2, …: linear warm-up times cosine decay."""
-        rising = min(1.0, round_ / max(1.0, self.warmup * self.rounds))
+        rising = min(1.0, round_ / max(1.0, WARMUP * self.rounds))
         done = min(1.0, (round_ - 1) / self.rounds)
         return rising * 0.5 * (1.0 + math.cos(math.pi * done))
 
@@ -180,7 +181,7 @@ class PhasedSettings(OptimizerSettings):
     def of(cls, phases: tuple[Phase, ...]) -> PhasedSettings:
         """The settings of Algorithm 2 for these phases."""
         rounds, rate = sum(phase.rounds for phase in phases), max(phase.rate for phase in phases)
-        return cls("sgd", rate, rounds, momentum=0.0, warmup=0.0, averaging=0.0, phases=phases)
+        return cls("sgd", rate, rounds, momentum=0.0, averaging=0.0, phases=phases)
 
     def factor(self, round_: int) -> float:
         """This round's step size over the largest."""

@@ -66,7 +66,6 @@ def steps_of(config: Settings, kind: str, noise: float, ceiling: float) -> Optim
         rate=config.learning_rate or ceiling,
         rounds=config.rounds,
         momentum=config.momentum,
-        averaging=config.averaging,
     )
     if config.learning_rate:
         return settings

@@ -229,9 +229,7 @@ def correlation(context: RunContext) -> Correlation | None:
     own, users, cohort = config.of(Sampled), sizes["users"], sizes["cohort"]
     if own.noise_correlation == "none":
         return None
-    steps = OptimizerSettings(
-        "sgd", 1.0, config.rounds, config.momentum, averaging=config.averaging
-    )
+    steps = OptimizerSettings("sgd", 1.0, config.rounds, config.momentum)
     terms: dict[str, Any] = {name: sizes[name] for name in ("delta", "adjacency", "hold_out")}
     if own.noise_correlation == "blt":
         return buffered(steps, config.epsilon, users=users, cohort=cohort, **terms)

@@ -49,7 +49,6 @@ from murmuration.research.reproductions.entry import (
 )
 from murmuration.research.reproductions.plots import line, open_corner
 from murmuration.sims.population import population
-from murmuration.strategies.config import RunConfig
 from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.step_size import noise_limited_rate
@@ -194,8 +193,7 @@ def trained(world: World, case: Case, seed: int, honest_D: np.ndarray | None = N
 
 def _settings(plan: UlsPlan, buckets: int = 1) -> OptimizerSettings:
     """ULS's defaults; the step size is limited by the noise that there is."""
-    usual = RunConfig()
-    settings = OptimizerSettings("sgd", 1.0, plan.rounds, usual.momentum, averaging=usual.averaging)
+    settings = OptimizerSettings("sgd", 1.0, plan.rounds)
     noise = plan.noise * (1.0 if buckets == 1 else math.sqrt(math.pi * buckets / 2.0))
     return replace(
         settings, rate=noise_limited_rate(noise, settings, RATE_CEILING / plan.clip.norm)

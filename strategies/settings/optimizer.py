@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from murmuration.preference.choices import OPTIMIZERS
-from murmuration.strategies.settings.declaration import POSITIVE, TRAINING, a_share, setting
+from murmuration.strategies.settings.declaration import POSITIVE, TRAINING, setting
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,4 @@ class OptimizerConfig:
         panel=TRAINING,
         good=lambda value: 0.0 <= value < 1.0,
         expected="at least 0 and below 1",
-    )
-    averaging: float = setting(
-        0.25,
-        "Share of the last rounds, whose models are averaged. [default: 0.25]",
-        panel=TRAINING,
-        good=a_share,
-        expected="a share of the rounds, 0 to 1",
     )

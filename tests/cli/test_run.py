@@ -125,7 +125,6 @@ def test_every_option_reaches_its_setting(cli, executed, crowd, crowd_test, tmp_
         "optimizer": "adam",
         "learning_rate": 0.6,
         "momentum": 0.4,
-        "averaging": 0.5,
         "seed": 12,
     }
     options = [

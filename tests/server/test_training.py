@@ -27,7 +27,7 @@ from murmuration.server.result import Pace
 from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies import step_size
+from murmuration.strategies import optimizers, step_size
 from murmuration.strategies.optimizers import OptimizerSettings
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.stated_plan import StatedPlan
@@ -535,12 +535,13 @@ def test_golden_trajectory(config, monkeypatch):
     Calibration is left out and all that has a default that might be tuned is given, so a change of
     these numbers is a change of what a seed means.
     """
-    steps = partial(OptimizerSettings, warmup=0.4)
+    monkeypatch.setattr(optimizers, "WARMUP", 0.4)
+    steps = partial(OptimizerSettings, averaging=0.5)
     monkeypatch.setattr(step_size, "OptimizerSettings", steps)
     monkeypatch.setattr(accountant, "noise_multiplier_for", lambda *_, **__: 2.5)
     golden = replace(
         config, users=64, epsilon=8.0, clip_norm=0.05, group_size=3, optimizer="sgd",
-        learning_rate=2.0, momentum=0.5, averaging=0.5, rounds=8, cohort=16,
+        learning_rate=2.0, momentum=0.5, rounds=8, cohort=16,
     )  # fmt: skip
     run(golden, nodes=2)
     theta_D = weights(golden).astype(np.float64)

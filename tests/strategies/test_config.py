@@ -188,7 +188,6 @@ BAD = {
     "optimizer": ["lion"],
     "learning_rate": [-1.0, math.nan],
     "momentum": [1.0, -0.1, math.nan],
-    "averaging": [-0.1, 1.1, math.nan],
     "noise": ["laplace", "Discrete"],
     "honest_nodes": [-1, 1],
     "seed": [-2],

@@ -62,20 +62,19 @@ def test_starts_where_it_is_told():
 
 
 def test_schedule():
-    config = settings(rounds=100, warmup=0.1, rate=1.0)
+    config = settings(rounds=100, rate=1.0)
     factors = [config.factor(t) for t in range(1, 101)]
     cosine = [0.5 * (1 + math.cos(math.pi * t / 100)) for t in range(100)]
-    assert factors[9:] == pytest.approx(cosine[9:])
-    rising = [t / 10 for t in range(1, 11)]
-    assert factors[:10] == pytest.approx(np.multiply(rising, cosine[:10]).tolist())
+    assert factors[4:] == pytest.approx(cosine[4:])
+    rising = [t / 5 for t in range(1, 6)]
+    assert factors[:5] == pytest.approx(np.multiply(rising, cosine[:5]).tolist())
     assert factors[-1] < 1e-3
-    assert settings(rounds=1, warmup=0.0).factor(1) == 1.0
-    assert settings(rounds=1, warmup=1.0).factor(1) == 1.0
+    assert settings(rounds=1).factor(1) == 1.0
 
 
-@given(st.integers(1, 500), st.floats(0, 1))
-def test_schedule_is_positive_and_at_most_one(rounds, warmup):
-    config = settings(rounds=rounds, warmup=warmup)
+@given(st.integers(1, 500))
+def test_schedule_is_positive_and_at_most_one(rounds):
+    config = settings(rounds=rounds)
     assert all(0 < config.factor(t) <= 1 for t in (1, rounds // 2 + 1, rounds))
 
 
@@ -144,7 +143,6 @@ def test_going_back_to_before_the_average_and_what_is_restored_is_its_own(kind):
         ({"rate": 0.0}, "learning rate"),
         ({"rate": math.inf}, "learning rate"),
         ({"momentum": 1.0}, "momentum"),
-        ({"warmup": 1.5}, "warm-up"),
         ({"averaging": -0.1}, "averaging"),
     ],
 )

@@ -34,7 +34,7 @@ def world(make_filter_world, make_examples):
         users = len(counts)
         fields = {"users": users, "cohort": users, "rounds": rounds, "radius": 50.0}
         made = plan(**{**fields, "noise_multiplier": 0.2, **changes})
-        settings = OptimizerSettings("sgd", rate, rounds, momentum=0.0, warmup=0.0, averaging=0.0)
+        settings = OptimizerSettings("sgd", rate, rounds, momentum=0.0, averaging=0.0)
         examples = make_examples(counts, scale=scale)
         optimizer = ServerOptimizer(settings, np.zeros(examples.dimension, dtype=np.float32))
         return make_filter_world(

@@ -96,11 +96,9 @@ def test_a_policy_s_step_is_shorter_where_nothing_holds_it(made, loss, longest):
 
 
 def test_optimizer_options_reach_the_optimizer(made):
-    settings = made(
-        optimizer="adam", learning_rate=0.7, momentum=0.5, averaging=0.0
-    ).strategy.optimizer.settings
+    settings = made(optimizer="adam", learning_rate=0.7, momentum=0.5).strategy.optimizer.settings
     assert (settings.kind, settings.rate) == ("adam", 0.7)
-    assert (settings.momentum, settings.averaging) == (0.5, 0.0)
+    assert settings.momentum == 0.5
 
 
 def test_a_nominal_number_of_users_counts_instead_of_the_registry(made):
