@@ -32,7 +32,7 @@ def model_card(disclosure: Disclosure, promise: Details) -> str:
     what was promised."""
     result = disclosed(disclosure)
     lacking = {"kind": "", "path": "unknown", "train": "head"}
-    lacking |= {"as_published": False, "merged": False, "length": ""}
+    lacking |= {"merged": False, "length": ""}
     lacking |= {"head_layer": 0, "head_pooling": "last", "layers": "all", "layer": 0}
     lacking |= {"system": ""}
     told, features = facts(result), {**lacking, **result["features"]}

@@ -55,7 +55,6 @@ def terms_of(context: RunContext, run: str, lineage: Promise) -> RunTerms:
         and context.hold_out is None,
         Caveat.ROWS_ARE_USERS: config.one_user_per_row,
         Caveat.CHOSEN_FROM_DATA: config.chosen_from_data,
-        Caveat.CLEAN_LABELS: config.as_published,
     }
     row = Unit.ROW if config.one_user_per_row else Unit.USER
     return RunTerms(
@@ -104,7 +103,7 @@ def result_of(
     private, terms = bool(built.charges), ledger.terms
     opinion, epsilon = _second_opinion(built, ledger), ledger.epsilon() if built.charges else None
     warnings = [opinion.warning] if opinion and opinion.warning else []
-    warnings += [*_drawn_again(ledger), *strategy.notes(), *as_published(config)]
+    warnings += [*_drawn_again(ledger), *strategy.notes()]
     warnings += [*_randomized(context), *_caveats(context, ledger)]
     guarantee = in_words(built.guarantee, config.task)
     computed = marked(ledger)
@@ -245,40 +244,12 @@ def _loss(figure: HeldOut | None) -> dict[str, float | None]:
     }
 
 
-def as_published(config: Settings) -> list[str]:
-    """That SFT looked at labels, and what that means where."""
-    if not config.as_published:
-        return []
-    text = (
-        "AS PUBLISHED: trained on the responses that were chosen, and on no others, so this model "
-        "tells which ones they were. "
-    )
-    if config.strategy == "nonprivate":
-        text += "Nothing protects these labels here: no noise was added. "
-    else:
-        text += (
-            "The epsilon of this report covers that, for whole users, centrally: for what this run "
-            "released, and against everybody but the server, which sees sums before noise. "
-        )
-    return [
-        text + "It is no guarantee of randomized response: where the same labels are told through "
-        "that, to protect them from the server too (as in the paper), a model trained on the clean "
-        "ones reveals them before its coins protect them. Without --as-published both responses "
-        "of every judgement are learnt, and no label is looked at."
-    ]
-
-
 def _randomized(context: RunContext) -> list[str]:
     """That labels are false by chance: other strategies know nothing of it, nor does accuracy."""
     strategy, result = context.config.strategy, []
     if not context.participants.registry.randomized:
         return result
     if context.config.task not in JUDGED:
-        if context.config.as_published:
-            result.append(
-                "Labels here went through randomized response (flip_probability): some of the "
-                "responses that were trained on as chosen are not the ones that were chosen."
-            )
         return result
     if context.config.task == "policy":
         loss = context.config.loss or policy_losses.DEFAULT
@@ -308,5 +279,5 @@ def _caveats(context: RunContext, ledger: Ledger) -> list[str]:
     figures; of noise in floating point why it is, and what to do about it."""
     if not context.config.private:
         return ["No privacy: this is the non-private twin, for comparison only."]
-    others = ledger.terms.caveats - {Caveat.CLEAN_LABELS, Caveat.FLOATING_POINT}
+    others = ledger.terms.caveats - {Caveat.FLOATING_POINT}
     return [*caveat_sentences(others), *filter(None, [context.noise.warning])]

@@ -330,8 +330,6 @@ def _check_thumbs(config: RunConfig, strategy: Strategy) -> None:
 def _check_task(config: RunConfig, strategy: Strategy) -> None:
     """Refuse settings that have no meaning for the task."""
     task = config.task
-    if config.as_published and task != "sft":
-        raise InputError("--as-published is about --task sft: which responses it learns from")
     if task != "policy" and (config.loss or config.beta or config.r_max):
         raise InputError("--loss, --beta and --r-max are about --task policy")
     if task == "reward":
@@ -360,7 +358,7 @@ def _check_task(config: RunConfig, strategy: Strategy) -> None:
             f"--model {config.model} is a preference model, and --task {task} has none to "
             "model; leave it out"
         )
-    if config.adjacency == Adjacency.REPLACE_LABELS and not config.as_published:
+    if config.adjacency == Adjacency.REPLACE_LABELS:
         raise InputError(
             f"--adjacency replace-labels: --task {task} looks at no label, so nothing is released "
             "about one, and noise would protect nothing; protect what people wrote: add-remove, "

@@ -404,7 +404,6 @@ def base_settings(config: Settings, **instead: Any) -> "BaseSettings":
         "loss": config.loss,
         "beta": config.beta,
         "r_max": config.r_max,
-        "as_published": config.as_published,
         "head_layer": config.head_layer,
         "head_pooling": config.head_pooling,
         **instead,

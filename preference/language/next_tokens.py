@@ -5,8 +5,7 @@
   every token but the text's first is said exactly once, and each window is an example by itself.
 - `sft`: an example is a judgement: all its responses, each given the prompt, whose tokens are not
   scored. Which of them was preferred is not looked at: they are put in the order of their letters
-  before anything is made of them, so that other labels give the same bits. Only `as_published`
-  takes the preferred response alone (those that tie, if several do).
+  before anything is made of them, so that other labels give the same bits.
 
 The loss of a text is the mean cross-entropy of its scored tokens, that of an example the mean over
 its texts. An end of text, if the tokenizer has one and no template writes its own, is appended and
@@ -183,11 +182,7 @@ def responses(
         InputError: a response does not fit into the model's context (names the row), and there is
             nothing to take it.
     """
-    shown_J = (
-        [_preferred(judgements, row) for row in range(len(judgements))]
-        if base.settings.as_published
-        else [sorted(shown) for shown in judgements.responses]
-    )
+    shown_J = [sorted(shown) for shown in judgements.responses]
     text_JK, prompts, texts, first_row_T = distinct_texts(judgements, True, shown_J)
     if left_out is not None:
         reasons_T = [*base.texts.unreadable(prompts, texts, ended=True), ""]  # the last: no text
@@ -200,8 +195,3 @@ def responses(
         text_JK=text_JK,
         start_U=torch.tensor(judgements.start_U, dtype=torch.int64),
     )
-
-
-def _preferred(judgements: Judgements, row: int) -> tuple[str, ...]:
-    """The response that was preferred, or those that tie for it, which come first."""
-    return judgements.responses[row][: round(1.0 / float(judgements.y_R[row]))]

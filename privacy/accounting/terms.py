@@ -66,7 +66,6 @@ class Caveat(StrEnum):
     EXACT_HELD_OUT = "exact held-out figure"
     ROWS_ARE_USERS = "each row counted as a user"
     CHOSEN_FROM_DATA = "settings chosen by looking at the data"
-    CLEAN_LABELS = "labels were read before they were randomized"
     DECLARED_PUBLIC = "declared public"
     UNRECORDED = "caveats not recorded"
 
@@ -118,10 +117,6 @@ _CAVEATS = {
     Caveat.CHOSEN_FROM_DATA: (
         "Settings were chosen by looking at the data (--chosen-from-data): what they tell of them, "
         "as how many users there are or what labels mean, is not part of epsilon."
-    ),
-    Caveat.CLEAN_LABELS: (
-        "AS PUBLISHED: trained on the responses that were chosen, and on no others, so the model "
-        "tells which ones they were. It is no guarantee of randomized response."
     ),
     Caveat.DECLARED_PUBLIC: (
         "A base, a model or a policy that this was made from was declared public: what that cost "

@@ -26,7 +26,6 @@ from murmuration.privacy.disclosure import OperatorOnly, Public, Shown, on_termi
 from murmuration.privacy.figures import counted, duration
 from murmuration.privacy.plugins import brought
 from murmuration.server.app import app as server_app
-from murmuration.server.result import as_published
 from murmuration.server.run import check_run
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.run_files import former_nodes
@@ -191,8 +190,6 @@ def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, note
     data."""
     data = _load(config)
     check_data(config, data)
-    for warning in as_published(config):
-        note(Public(warning))
     for text in data.notes:
         note(OperatorOnly(text))
     if data.set_aside:

@@ -101,11 +101,6 @@ class ModelConfig:
         base=True,
         **POSITIVE,
     )
-    as_published: bool = setting(
-        False,
-        "sft: train on chosen responses only, as published; that looks at labels.",
-        panel=MODEL,
-    )
     train: str = setting(
         "",
         "Which weights of --base are trained. [default: lora]",

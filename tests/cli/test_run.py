@@ -172,10 +172,9 @@ def test_options_about_a_language_model(cli, executed, tmp_path):
         "lora_targets": "a,b", "batch_tokens": 8,
     }  # fmt: skip
     options = [p for name, v in given.items() for p in (f"--{name.replace('_', '-')}", v)]
-    cli("run", *options, "--as-published", "--batch-users", "--out", tmp_path / "o")
+    cli("run", *options, "--batch-users", "--out", tmp_path / "o")
     ((config, _),) = executed
     assert {name: getattr(config, name) for name in given} == given
-    assert config.as_published
     assert config.batch_users
 
 
@@ -251,7 +250,6 @@ def test_a_summary_of_next_tokens_has_no_judgements(cli, crowd_texts, language_m
         (["--task", "sft", "--base", "GPT2", "--adjacency", "replace-labels"], "no label"),
         (["--task", "text", "--base", "BERT"], "its tokens see what follows"),
         (["--task", "text", "--base", "GPT2"], "no column 'text'"),
-        (["--as-published"], "--as-published is about --task sft"),
         (["--system", "Be brief."], "--system is about a language model: name one with --base"),
         (["--base", "GPT2", "--system", "Be brief."], "--system: the base has no chat template"),
     ],

@@ -170,7 +170,6 @@ def test_which_file_the_base_below_an_adapter_was_made_from(make_result, tmp_pat
     [
         ("text", FULL, "all 1,025 weights trained. It was trained on users' own texts."),
         ("sft", LORA, "both of every judgement, whichever was chosen"),
-        ("sft", {**LORA, "as_published": True}, "on the chosen responses of their judgements"),
     ],
 )
 def test_models_that_say_the_next_token(make_result, task, features, said):

@@ -9,8 +9,7 @@ from local_runs import run
 
 from murmuration.privacy.promise import ReleasedRun
 from murmuration.server.evaluation import HeldOut
-from murmuration.server.result import _loss, as_published
-from murmuration.strategies.config import RunConfig
+from murmuration.server.result import _loss
 
 
 def test_loss_and_perplexity():
@@ -35,17 +34,6 @@ def test_a_perplexity_beyond_all_numbers():
         "heldout_perplexity": None,
         "heldout_loss_noise": None,
     }
-
-
-def test_who_learns_from_chosen_responses_is_warned():
-    sft = {"task": "sft", "base": "b", "as_published": True}
-    assert as_published(RunConfig(task="sft", base="b")) == []
-    (private,) = as_published(RunConfig(**sft))
-    (open_,) = as_published(RunConfig(**sft, strategy="nonprivate"))
-    assert "epsilon of this report covers that" in private
-    assert "before its coins protect them" in private
-    assert "epsilon" not in open_
-    assert "Nothing protects these labels" in open_
 
 
 @pytest.mark.settings(users=40, rounds=2, cohort=10)

@@ -220,7 +220,7 @@ def test_bad_values_name_their_option(name, value):
 
 
 def test_every_option_with_limits_is_tested_here():
-    free = {"secure_aggregation", "as_published", "exact_heldout"}
+    free = {"secure_aggregation", "exact_heldout"}
     free |= {"data", "test", "columns", "format", "features", "out", "resume"}
     free |= {"base", "lora_targets", "responses", "batch_users"}
     free |= {"one_user_per_row", "no_prompt", "items", "categories", "topics"}
@@ -312,14 +312,6 @@ def test_what_has_no_meaning_where_next_tokens_are_said(task, settings, message)
         RunConfig.from_run_config({"base": "b", "task": task, **settings})
     assert message.format(task) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_as_published_is_about_sft():
-    for task in ("reward", "text"):
-        with pytest.raises(InputError, match="--as-published is about --task sft"):
-            RunConfig(base="b", task=task, as_published=True)
-    # Labels are looked at, so that they can be what neighbours differ in.
-    RunConfig(base="b", task="sft", as_published=True, adjacency="replace-labels")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ NOTHING = "nothing"
 BY_TEXT = ("reward", "policy")
 #: Settings that say nothing of the network at θ = 0; where it lies is not which one it is.
 _NOT_OF_REFERENCE = (
-    *("path", "max_tokens", "batch_tokens", "loss", "beta", "r_max", "as_published"),
+    *("path", "max_tokens", "batch_tokens", "loss", "beta", "r_max"),
     *("head_layer", "head_pooling", "once_per_text"),
 )
 
@@ -55,7 +55,6 @@ class BaseSettings:
             ``auto``: as `fastest_dtype` does.
         checkpointing: whether blocks' activations are computed once more instead of kept.
         loss: of `policy`: its loss, with ``beta`` and ``r_max`` as of `policy_losses.PolicyLoss`.
-        as_published: of `sft`: only the responses that were preferred, as S's appendix E has it.
         head_layer: of ``head``: the number of the model's layers below the head's norm; 0: all.
         head_pooling: of ``head``: one of `POOLINGS`: whether it reads the text's last state, or
             the mean of all.
@@ -87,7 +86,6 @@ class BaseSettings:
     loss: str = PolicyLoss.name
     beta: float = PolicyLoss.beta
     r_max: float = PolicyLoss.r_max
-    as_published: bool = False
     head_layer: int = 0
     head_pooling: str = "last"
     layers: str = "all"

@@ -115,7 +115,7 @@ def test_a_base_that_is_allowed_for_rewards_is_not_for_responses():
     rewards.check_features(asked(task="reward"))
     both = dataclasses.replace(rewards, tasks=("reward", "sft"))
     for task in ("sft", "text", "policy", None, ["reward"]):
-        request = messages.registry_request(b"salt", False, asked(task=task, as_published=True))
+        request = messages.registry_request(b"salt", False, asked(task=task))
         with pytest.raises(PolicyRefusal, match=r"refuses \(tasks\)"):
             rewards.check_registry(request)
     both.check_features(asked(task="sft"))

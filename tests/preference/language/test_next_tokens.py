@@ -221,20 +221,14 @@ def flipped(rows):
 
 
 def test_sft_sees_no_label(made, make_rows):
-    """The same bits, whatever was chosen; as published it is not so."""
+    """The same bits, whatever was chosen."""
     rows = make_rows([3, 1, 2])
-    for as_published in (False, True):
-        base, examples = made(
-            task="sft", data=Judgements.from_rows(rows), as_published=as_published
-        )
-        _, other = made(
-            task="sft", data=Judgements.from_rows(flipped(rows)), as_published=as_published
-        )
-        chosen, theta_D = taken(examples), start(base)
-        same = torch.equal(ours(examples, theta_D, chosen), ours(other, theta_D, chosen))
-        same &= examples.accuracy(theta_D.numpy()) == other.accuracy(theta_D.numpy())
-        same &= np.array_equal(examples.tokens.ids.numpy(), other.tokens.ids.numpy())
-        assert same != as_published
+    base, examples = made(task="sft", data=Judgements.from_rows(rows))
+    _, other = made(task="sft", data=Judgements.from_rows(flipped(rows)))
+    chosen, theta_D = taken(examples), start(base)
+    assert torch.equal(ours(examples, theta_D, chosen), ours(other, theta_D, chosen))
+    assert examples.accuracy(theta_D.numpy()) == other.accuracy(theta_D.numpy())
+    assert np.array_equal(examples.tokens.ids.numpy(), other.tokens.ids.numpy())
 
 
 def test_sft_sees_no_label_among_several(made):
@@ -250,18 +244,6 @@ def test_sft_sees_no_label_among_several(made):
         found.append(ours(examples, start(base), taken(examples)))
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])
-
-
-def test_as_published_takes_the_preferred_responses(made, make_rows):
-    rows = [{**make_rows([1])[0], "user_id": "a"}, {**make_rows([1], ties=True)[0], "user_id": "b"}]
-    base, examples = made(task="sft", data=Judgements.from_rows(rows), as_published=True)
-    assert (examples.text_JK >= 0).sum(1).tolist() == [1, 2]  # a tie has two
-    ids = examples.tokens.ids[: examples.tokens.start_T[1]]
-    assert base.tokenizer.decode(ids).count("what now") == 1
-    row = {"user_id": "u", "prompt": "?", "responses": ["Save it.", "Bet on it.", "What now?"]}
-    tied = Judgements.from_rows([{**row, "best": [1, 2]}], schema=Schema("top-1", 3))
-    _, best = made(task="sft", data=tied, as_published=True)
-    assert (best.text_JK >= 0).sum() == 2
 
 
 def test_what_does_not_fit(made, make_rows, language_model, tmp_path):

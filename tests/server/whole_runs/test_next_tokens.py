@@ -126,23 +126,14 @@ def test_nobody_speaks_of_judgements_where_there_are_texts(config):
     assert "prefers" not in card
 
 
-def test_sft_is_blind_to_labels_and_as_published_is_not(config, of_task, crowd, write_rows):
+def test_sft_is_blind_to_labels(config, of_task, crowd, write_rows):
     rows = [json.loads(line) for line in Path(crowd).read_text().splitlines()]
     for row in rows:
         row["chosen"], row["rejected"] = row["rejected"], row["chosen"]
-    flipped = write_rows(rows)
-    for as_published in (False, True):
-        out = config.out + f"{as_published}"
-        one = of_task("sft", as_published=as_published, exact_heldout=True, out=out)
-        result = run(one)
-        other = replace(one, data=flipped, out=one.out + "2")
-        assert (run(other)["heldout_loss"] == result["heldout_loss"]) != as_published
-        assert np.array_equal(theta(one), theta(other)) != as_published
-        loud = [text for text in result["warnings"] if text.startswith("AS PUBLISHED")]
-        assert len(loud) == as_published
-        assert ("AS PUBLISHED" in (Path(one.out) / "model" / "README.md").read_text()) == (
-            as_published
-        )
+    one = of_task("sft", exact_heldout=True)
+    other = replace(one, data=write_rows(rows), out=config.out + "2")
+    assert run(other)["heldout_loss"] == run(one)["heldout_loss"]
+    assert np.array_equal(theta(one), theta(other))
 
 
 def test_ties_are_no_reason_not_to_learn_from_responses(of_task, write_rows, make_rows):

@@ -219,20 +219,6 @@ def test_a_rating_among_pairs_is_its_users_bad_row_where_labels_alone_are_protec
         np.testing.assert_array_equal(*weights)
 
 
-@pytest.mark.parametrize("as_published", [False, True])
-def test_who_learns_from_chosen_responses_hears_it_at_once_and_at_the_end(
-    cli, crowd, language_model, tmp_path, as_published
-):
-    options = ["--task", "sft", "--base", language_model("gpt2"), "--lora-rank", 2, "--seed", 3]
-    options += ["--as-published"] if as_published else []
-    code, stdout, lines = cli(
-        "run", "--data", crowd, *SMALL, *options, "--out", tmp_path / "run", "--json"
-    )
-    assert code == 0
-    assert ("AS PUBLISHED" in " ".join(lines)) == as_published
-    assert ("AS PUBLISHED" in stdout) == as_published
-
-
 @pytest.mark.parametrize("begun", [False, True])
 def test_an_interrupt_says_how_to_go_on(cli, monkeypatch, crowd, tmp_path, begun):
     out = tmp_path / "my run"
