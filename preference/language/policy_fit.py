@@ -46,7 +46,7 @@ class PolicyFit:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, option in (("epochs", "--epochs"), ("batch", "--batch-size")):
+        for name, option in (("epochs", "--epochs"), ("batch", "a batch")):
             if getattr(self, name) < 1:
                 raise InputError(f"{option} must be at least 1; got {getattr(self, name)}")
         if not (math.isfinite(self.rate) and self.rate > 0):

@@ -437,8 +437,7 @@ def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
     )
     corrects, policy = loss.objective.unbiased, policy.in_fitting_batches(items.schema, model)
     rate = config.learning_rate or FIT_RATES[config.train or "lora"]
-    given = {"epochs": own.epochs, "batch": own.batch_size, "rate": rate}
-    fit = PolicyFit(**{name: value for name, value in given.items() if value})
+    fit = PolicyFit(epochs=own.epochs or PolicyFit.epochs, rate=rate)
     if loss.objective.fitter:
         return loss.objective.fitter(policy, items, fit)
 
@@ -473,7 +472,7 @@ def _guarantee(promise: LabelPromise) -> str:
 
 def _check(settings: Settings) -> None:
     own, policy = settings.of(LocalLabelSettings), settings.task == "policy"
-    other = ("estimator", "ridge") if policy else ("epochs", "batch_size")
+    other = ("estimator", "ridge") if policy else ("epochs",)
     for name in other:
         if getattr(own, name):
             raise InputError(

@@ -197,7 +197,6 @@ BAD = {
     "label_cap": [-1],
     "label_delta": [-0.1, 1e-4, math.nan],
     "epochs": [-1],
-    "batch_size": [-1],
     "loss": ["kto"],
     "beta": [-0.1, math.nan, math.inf],
     "r_max": [-0.1, math.nan, math.inf],

@@ -25,7 +25,7 @@ pytestmark = [
 ]
 AT_HOME = {
     "strategy": "local-label", "adjacency": "replace-labels", "rounds": 1, "group_size": 0,
-    "epochs": 3, "batch_size": 16,
+    "epochs": 12,
 }  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def test_every_loss_learns_without_noise(config, crowd, loss):
 
 @pytest.mark.parametrize("loss", ["robust-dpo", "square-chipo"])
 def test_labels_of_high_epsilon_told_at_home_teach(config, crowd, loss):
-    settings = config.changed(**{**AT_HOME, "epochs": 12}, loss=loss, epsilon=400.0,
+    settings = config.changed(**{**AT_HOME, "epochs": 48}, loss=loss, epsilon=400.0,
                       beta=0.5, test=crowd)  # fmt: skip
     assert run(settings)["heldout_accuracy"] > 0.6
 
