@@ -25,7 +25,6 @@ from murmuration.strategies.contributions import client_update
 from murmuration.strategies.optimizers import PhasedSgd
 from murmuration.strategies.planning import NOISE, SAMPLED, Planned, PlanQuery
 from murmuration.strategies.settings.own import AupSettings
-from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
     BuiltStrategy,
     NodeHalf,
@@ -97,20 +96,17 @@ def _phases(context: RunContext) -> tuple[Phase, ...]:
         )
     rate = config.learning_rate or _CEILING
     radius = config.clip_norm or published.DEFAULT_RADIUS
-    return _constant(
-        own, users, cohort=config.cohort, rounds=config.rounds, rate=rate, radius=radius
-    )
+    return (_phase(own, users, config.cohort, config.rounds, rate, radius),)
 
 
-def _constant(
-    own: AupSettings, users: int, *, cohort: int, rounds: int, rate: float, radius: float
-) -> tuple[Phase, ...]:
-    """Phases with one step size and radius: one of all users as run, else those of Algorithm 1."""
+def _phase(
+    own: AupSettings, users: int, cohort: int, rounds: int, rate: float, radius: float
+) -> Phase:
+    """The only phase: of all users as run, of half of them to the letter."""
     if own.variant == "published-as-run":
-        return (Phase(users, cohort, rounds, rate, radius),)
-    return schedule.constant_schedule(
-        users, own.phases or 1, cohort=cohort, rounds=rounds, rate=rate, radius=radius
-    )
+        return Phase(users, cohort, rounds, rate, radius)
+    (half,) = schedule.doubling(users, 1)
+    return Phase(half, min(cohort, half), rounds, rate, radius)
 
 
 def _account(plan: PublishedPlan) -> str:
@@ -186,16 +182,10 @@ def _solve_published(query: PlanQuery, own: AupSettings, adjacency: Adjacency) -
         raise InputError(
             f"--heldout saves --variant {own.variant} nothing: its noise is the paper's"
         )
-    phases = _constant(
-        own,
-        query.users or 0,
-        cohort=query.cohort or 0,
-        rounds=query.rounds or 0,
-        rate=1.0,
-        radius=published.DEFAULT_RADIUS,
-    )
+    sizes = query.users or 0, query.cohort or 0, query.rounds or 0
+    phase = _phase(own, *sizes, rate=1.0, radius=published.DEFAULT_RADIUS)
     terms = {name: numbers[name] for name in ("epsilon", "delta")}
-    plan = PublishedPlan.for_epsilon(phases=phases, adjacency=adjacency, **terms)
+    plan = PublishedPlan.for_epsilon(phases=(phase,), adjacency=adjacency, **terms)
     return {**numbers, "noise_multiplier": plan.noise_multipliers[-1]}
 
 
@@ -214,12 +204,6 @@ def _applies(own: AupSettings, theorem: Theorem) -> bool:
     return theorem.unit is Unit.VECTOR and theorem.mechanism is not Mechanism.SHARES
 
 
-def _check(settings: Settings) -> None:
-    own = settings.of(AupSettings)
-    if own.phases and own.variant != "published":
-        raise InputError(f"--phases is for --variant published, not {own.variant}")
-
-
 AUP = Strategy(
     name="aup",
     help="AUP-RLHF: users far from the others count less; centred, or as published.",
@@ -235,6 +219,5 @@ AUP = Strategy(
         *select(Unit.NEIGHBOURHOODS, status=Status.CLAIMED),
     ),
     applies=_applies,
-    check=_check,
     solve=solve,
 )

@@ -30,10 +30,10 @@ def doubling(users: int, phases: int) -> list[int]:
         ValueError: not all phases have a user.
     """
     if phases < 1:
-        raise ValueError(f"--phases must be at least 1, got {phases}")
+        raise ValueError(f"there must be at least one of the phases, got {phases}")
     sizes = [users // 2 ** (phases + 1 - i) for i in range(1, phases + 1)]
     if sizes[0] < 1:
-        raise ValueError(f"{users} users cannot be halved {phases} times; lower --phases")
+        raise ValueError(f"{users} users cannot be halved {phases} times, as there are phases")
     return sizes
 
 
@@ -45,17 +45,6 @@ def phase_of(keys_N: np.ndarray, phases: int) -> np.ndarray:
     # Phase k takes the names from ½ on, k − 1 those from ¼ to ½, and so on; 0 what is left.
     ends = np.array([2.0 ** -(phases + 1 - i) for i in range(1, phases + 1)])
     return np.searchsorted(ends, keys_N.astype(np.float64) / 2.0**64, side="right")
-
-
-def constant_schedule(
-    users: int, phases: int, *, cohort: int, rounds: int, rate: float, radius: float
-) -> tuple[Phase, ...]:
-    """Phases with one cohort, step size and radius, and rounds in proportion to their users."""
-    sizes = doubling(users, phases)
-    return tuple(
-        Phase(size, min(cohort, size), count, rate, radius)
-        for size, count in zip(sizes, _allocate(rounds, np.array(sizes)), strict=True)
-    )
 
 
 def theorem_4(

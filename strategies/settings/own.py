@@ -103,19 +103,15 @@ class AupSettings(Retained):
     variant: str = setting(
         "centred",
         "Which form of it. centred: the radius follows a quantile. above-threshold: centred, too, "
-        "and a sparse vector test shrinks the radius. published: Algorithm 1 to the letter. "
-        "published-as-run: as its authors can have run it, in one phase of all users, with exactly "
-        "--cohort of them a round. published-theorem-4: phases, steps and radii by that theorem. "
+        "and a sparse vector test shrinks the radius. published: Algorithm 1 to the letter, in one "
+        "phase. published-as-run: as its authors can have run it, in one phase of all users, with "
+        "exactly --cohort of them a round. published-theorem-4: phases, steps and radii by that "
+        "theorem. "
         "[default: centred]",
         choices=(
             *("centred", "above-threshold"),
             *("published", "published-as-run", "published-theorem-4"),
         ),
-    )
-    phases: int = setting(
-        0,
-        "--variant published: phases on disjoint halves of the users. [default: 1]",
-        **AT_LEAST_ONE,
     )
 
     @property

@@ -245,7 +245,7 @@ def spent_by_round(config):
         {"strategy": "aup"},
         {"strategy": "aup", "variant": "above-threshold", "epsilon": 3.0},
         {"strategy": "aup-corrected", "epsilon": 60.0, "cohort": 30, "rounds": 12},
-        {"strategy": "aup", "variant": "published", "epsilon": 8.0, "phases": 3},
+        {"strategy": "aup", "variant": "published-theorem-4", "epsilon": 8.0},
         {"strategy": "label-moment", "adjacency": "replace-labels", "rounds": 2},
         {"strategy": "objective-perturbation", "adjacency": "replace-labels", "rounds": 1},
         {"strategy": "local-label", "adjacency": "replace-labels", "rounds": 1},

@@ -79,7 +79,7 @@ STRATEGIES: dict[str, tuple[dict, str, tuple[str, ...]]] = {
     ),
     "aup published": ({"strategy": "aup", "variant": "published"}, "pairs", ANY),
     "aup published in phases": (
-        {"strategy": "aup", "variant": "published", "phases": 2, "cohort": 4}, "top-1", ANY
+        {"strategy": "aup", "variant": "published-theorem-4", "rounds": 4}, "top-1", ANY
     ),
     "survey": ({"strategy": "survey", **ASKED_ONCE}, "pairs", ANY),
     "survey of rankings": ({"strategy": "survey", **ASKED_ONCE}, "ranking", ANY),

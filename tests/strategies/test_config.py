@@ -184,7 +184,6 @@ BAD = {
     "ridge": [-0.1, math.nan, math.inf],
     "max_votes": [-1],
     "pairing": ["", "drawn"],
-    "phases": [-1],
     "optimizer": ["lion"],
     "learning_rate": [-1.0, math.nan],
     "momentum": [1.0, -0.1, math.nan],

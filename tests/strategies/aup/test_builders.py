@@ -5,7 +5,6 @@ import pytest
 from cards import RESULT, model_card
 
 from murmuration.client.app import app as client_app
-from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -66,14 +65,14 @@ def test_corrected(made):
 
 
 def test_published(made):
-    built = made(variant="published", clip_norm=0.7, group_size=3, phases=2)
+    built = made(variant="published", clip_norm=0.7, group_size=3)
     assert isinstance(built.strategy, AupPublished)
     phases = built.strategy.plan.phases
-    assert [(p.users, p.cohort, p.rounds) for p in phases] == [(200, 200, 2), (400, 300, 4)]
+    assert [(p.users, p.cohort, p.rounds) for p in phases] == [(400, 300, 6)]
     assert {p.radius for p in phases} == {0.7}
     assert built.charges == built.strategy.plan.charges
     assert built.guarantee.startswith("As published; not proven: ")
-    assert built.gradients == 2 * 200 + 4 * 300
+    assert built.gradients == 6 * 300
 
 
 def test_published_by_theorem_4(made):
@@ -149,11 +148,3 @@ def test_published_as_its_authors_can_have_run_it(made):
     assert "exactly 300" in run.account and "300 expected" in letter.account
     # Twice the users at the same cohort: less noise for the same claim.
     assert run.noise_multiplier < 0.75 * letter.noise_multiplier
-
-
-@pytest.mark.parametrize(
-    "variant", ["centred", "above-threshold", "published-as-run", "published-theorem-4"]
-)
-def test_only_one_form_has_phases_of_ones_own(variant):
-    with pytest.raises(InputError, match=f"--phases is for --variant published, not {variant}"):
-        CONFIG.changed(variant=variant, phases=2)

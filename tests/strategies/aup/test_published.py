@@ -17,7 +17,7 @@ from murmuration.strategies.aup.published import (
     distances,
     keep_probabilities,
 )
-from murmuration.strategies.aup.schedule import Phase, constant_schedule
+from murmuration.strategies.aup.schedule import Phase, doubling
 from murmuration.strategies.base import Participants
 from murmuration.strategies.optimizers import PhasedSgd
 from murmuration.strategies.protocol.messages import RegistryEntry
@@ -38,8 +38,10 @@ def world(make_filter_world, make_examples):
     """A function: a world of 60 users in one phase; everybody is near to everybody."""
 
     def make(*, phases=1, users=60, cohort=30, rounds=8, radius=50.0, scale=1.0, **changes):
-        made = constant_schedule(
-            users, phases, cohort=cohort, rounds=rounds, rate=0.5, radius=radius
+        sizes = doubling(users, phases)
+        made = tuple(
+            Phase(size, min(cohort, size), rounds * size // sum(sizes), 0.5, radius)
+            for size in sizes
         )
         run = {name: changes.pop(name) for name in ("nodes", "seed", "budget") if name in changes}
         examples = make_examples([3] * users, scale=scale)

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from murmuration.strategies.aup.schedule import constant_schedule, doubling, phase_of, theorem_4
+from murmuration.strategies.aup.schedule import doubling, phase_of, theorem_4
 
 
 def test_doubling_is_algorithm_1():
@@ -31,16 +31,6 @@ def test_extreme_names():
     assert phase_of(names, 2).tolist() == [0, 1, 2, 2]
 
 
-def test_constant_schedule():
-    phases = constant_schedule(1000, 2, cohort=300, rounds=9, rate=0.5, radius=0.1)
-    assert [p.users for p in phases] == [250, 500]
-    assert [p.cohort for p in phases] == [250, 300]
-    assert [p.rounds for p in phases] == [3, 6]
-    assert {(p.rate, p.radius) for p in phases} == {(0.5, 0.1)}
-    with pytest.raises(ValueError, match="--rounds 1 is less"):
-        constant_schedule(1000, 2, cohort=300, rounds=1, rate=0.5, radius=0.1)
-
-
 def test_theorem_4():
     n, m, d, epsilon, delta = 2500, 10, 32, 3.0, 1e-5
     phases = theorem_4(
@@ -61,3 +51,9 @@ def test_theorem_4():
             math.sqrt(p.users * m) / p.rounds,
         )
         assert p.rate == pytest.approx(2.0 / (4 * 1.5) * min(steps))
+
+
+def test_each_phase_needs_a_round():
+    terms = {"epsilon": 3.0, "delta": 1e-5, "lipschitz": 1.0, "norm_bound": 2.0}
+    with pytest.raises(ValueError, match="--rounds 3 is less than one round for each of 4 phases"):
+        theorem_4(2500, 10, 32, rounds=3, **terms)
