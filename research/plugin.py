@@ -15,7 +15,7 @@ BRINGS = {
     },
     "murmuration.settings": {
         "exponential": f"{_CHOICE}.settings:ExponentialSettings",
-        "aup-corrected": "murmuration.strategies.settings.own:Retained",
+        "aup-corrected": "murmuration.strategies.settings.own:NoSettings",
     },
     "murmuration.policy_losses": {
         "selfplay": "murmuration.research.strategies.self_play.loss:SELF_PLAY",

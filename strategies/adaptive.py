@@ -39,7 +39,6 @@ from murmuration.strategies.optimizers import OptimizerSettings
 from murmuration.strategies.planning import NOISE, SAMPLED, Planned
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.own import Retained
 from murmuration.strategies.spec import (
     BuiltStrategy,
     NodeHalf,
@@ -400,7 +399,6 @@ ADAPTIVE = Strategy(
     help="As uls, with a clip norm that follows a quantile of the users' gradient norms.",
     build=build,
     node_halves={"adaptive": NodeHalf(client_update, clip_norm, grid_and_count)},
-    settings=Retained,
     theorems=select(Unit.VECTOR_AND_BIT),
     solve=Planned(
         AdaptivePlan,

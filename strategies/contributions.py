@@ -1,13 +1,8 @@
 """Common parts of node halves: the selection of judgements, and the sum of users' bounded vectors.
 
-What a user contributes is bounded twice over. In one round at most G of their judgements count, a
-window at a random place each round, averaged over as many as there are: k_i = min(m_i, G) in the
-terms of AUP-RLHF's Algorithm 4. And where K is given, at most K of them in the whole run: of a user
-who gave thousands of judgements only these are ever touched.
-
-Which ones these are is a function of the user's name alone (and of the seed, in a simulation): the
-same in every round and after every restart, without a node having to remember anything. Any choice
-that does not use other users' data keeps the guarantees, so it need not be secret or fresh.
+In one round at most G of a user's judgements count, a window at a random place each round, averaged
+over as many as there are: k_i = min(m_i, G) in the terms of AUP-RLHF's Algorithm 4. Any choice that
+does not use other users' data keeps the guarantees, so it need not be secret or fresh.
 
 Legend: U users of a node, S sampled users, N judgements of sampled users, B users in a chunk,
 D dimensions.
@@ -40,37 +35,16 @@ class ClipSum(Protocol):
         ...
 
 
-def retained(
-    start_U: torch.Tensor, users_S: np.ndarray, keys_S: np.ndarray, most: int, source: Randomness
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The judgements that users keep for the whole run, at most ``most`` each: judgements (N,) and
-    counts (S,).
-    """
-    from murmuration.preference.linear.gradients import windows
-
-    # The same in every round, and in one that is drawn again.
-    fixed = source.again(0) if source.seeded else Randomness(0)
-    return windows(start_U, users_S, most, fixed.user_words("retain", 0, keys_S))
-
-
 def sampled(
     examples: TrainingExamples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The judgements of the sampled users that count in this round: judgements (N,) and counts
     (S,).
     """
-    import torch
-
     from murmuration.preference.linear.gradients import windows
 
     words_S = source.user_words("window", int(work.number("round")), keys_S)
-    group_size, most = int(work.number("group-size")), int(work.parameters.get("retain", 0))
-    if not most:
-        return windows(examples.start_U, work.users_S, group_size, words_S)
-    kept_N, kept_S = retained(examples.start_U, work.users_S, keys_S, most, source)
-    start_S = torch.cat([kept_S.new_zeros(1), kept_S.cumsum(0)])
-    inner_N, taken_S = windows(start_S, np.arange(len(kept_S)), group_size, words_S)
-    return kept_N[inner_N], taken_S
+    return windows(examples.start_U, work.users_S, int(work.number("group-size")), words_S)
 
 
 def clip_of(work: TrainRequest) -> UserClip:

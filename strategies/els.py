@@ -1,7 +1,7 @@
 """ELS / DP-SGD-ELS: sample and clip single judgements, and account for whole users.
 
 Source: Charles et al. 2024, Algorithm 1. Every user keeps at most G judgements, chosen once for the
-run (see ``strategies.contributions``). In every round each kept judgement is sampled with
+run (``retained``). In every round each kept judgement is sampled with
 probability p, independently, by its node; its gradient is clipped to C, and the node sends the sum
 over its users. The noise is added to the sum, which is divided by B = p·G·N, a constant fixed
 before any data is seen: Algorithm 1 divides by p·|D_sub|, and the number of kept judgements is
@@ -46,7 +46,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.theorems import Unit, select
 from murmuration.strategies import sums, uls
 from murmuration.strategies.base import SteppedStrategy
-from murmuration.strategies.contributions import batches_users, model_of, retained
+from murmuration.strategies.contributions import batches_users, model_of
 from murmuration.strategies.planning import Planned, PlanQuery, largest
 from murmuration.strategies.protocol import group_size_histogram, messages
 from murmuration.strategies.protocol.messages import TrainRequest
@@ -71,6 +71,8 @@ from murmuration.strategies.sums import (
 )
 
 if TYPE_CHECKING:
+    import torch
+
     from murmuration.preference.kinds.model import TrainingExamples
 
 #: As for ULS: well below a judgement's gradient at the start, which is about half a unit long.
@@ -154,6 +156,22 @@ class ElsPlan(SumPlan):
 def same_compute(cohort: int, users: int, group_size: int) -> float:
     """p at which a round has as many judgements as one of ULS with ``cohort`` users; at most 1."""
     return min(1.0, cohort * sums.DEFAULT_GROUP_SIZE / (users * group_size))
+
+
+def retained(
+    start_U: torch.Tensor, users_S: np.ndarray, keys_S: np.ndarray, most: int, source: Randomness
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The judgements that users keep for the whole run, at most ``most`` each: judgements (N,) and
+    counts (S,).
+
+    Which ones these are is a function of the user's name alone (and of the seed, in a simulation):
+    the same in every round and after every restart, without a node having to remember anything.
+    """
+    from murmuration.preference.linear.gradients import windows
+
+    # The same in every round, and in one that is drawn again.
+    fixed = source.again(0) if source.seeded else Randomness(0)
+    return windows(start_U, users_S, most, fixed.user_words("retain", 0, keys_S))
 
 
 def client_update(

@@ -35,7 +35,7 @@ from murmuration.strategies.optimizers import ServerOptimizer, SolvedModel
 from murmuration.strategies.planning import Solve, not_planned
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.declaration import about, declared, option
-from murmuration.strategies.settings.own import NoSettings, Retained
+from murmuration.strategies.settings.own import NoSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.step_size import steps_of
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan
@@ -478,7 +478,6 @@ class RunContext:
             **self.sizes,
             "cohort": config.cohort,
             "group_size": config.group_size or DEFAULT_GROUP_SIZE,
-            "retain": config.of(Retained).retain,
         }
 
     @cached_property

@@ -159,12 +159,11 @@ class CohortPlan(SumPlan):
     """A plan in which whole users are sampled.
 
     ``cohort`` is the expected number M of users in a round; ``group_size`` G the most judgements of
-    one user in one round, ``retain`` the most in the whole run (0: any number).
+    one user in one round.
     """
 
     cohort: int
     group_size: int = DEFAULT_GROUP_SIZE
-    retain: int = 0
 
     def __post_init__(self) -> None:
         check_size(self.users, self.cohort, self.rounds, self.group_size)
@@ -188,7 +187,7 @@ class CohortPlan(SumPlan):
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
         """The config sent to nodes: the number of a user's judgements that count."""
-        return {"group-size": self.group_size, "retain": self.retain}
+        return {"group-size": self.group_size}
 
 
 def noise_for_users(epsilon: float, plan: Mapping[str, Any]) -> float:

@@ -60,7 +60,7 @@ from murmuration.strategies.optimizers import OptimizerSettings
 from murmuration.strategies.planning import NOISE, SAMPLED, SIX, Planned, PlanQuery
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.own import Retained, Sampled, UlsSettings
+from murmuration.strategies.settings.own import Sampled, UlsSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import (
     BuiltStrategy,
@@ -479,7 +479,6 @@ class NonPrivatePlan:
     cohort: int
     rounds: int
     group_size: int = DEFAULT_GROUP_SIZE
-    retain: int = 0
 
     def __post_init__(self) -> None:
         check_size(self.users, self.cohort, self.rounds, self.group_size)
@@ -497,7 +496,7 @@ class NonPrivatePlan:
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
         """The config sent to nodes: the number of a user's judgements that count."""
-        return {"group-size": self.group_size, "retain": self.retain}
+        return {"group-size": self.group_size}
 
 
 def client_update_exactly(
@@ -527,7 +526,7 @@ def build_nonprivate(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures."""
     sizes = context.cohort_sizes
     plan = NonPrivatePlan(
-        **{name: sizes[name] for name in ("users", "cohort", "rounds", "group_size", "retain")}
+        **{name: sizes[name] for name in ("users", "cohort", "rounds", "group_size")}
     )
     optimizer = context.optimizer("adam", 0.0, RATE)
     return BuiltStrategy(
@@ -548,6 +547,5 @@ NONPRIVATE = Strategy(
     help="No privacy: as uls, without clipping and noise. Only to compare with.",
     build=build_nonprivate,
     node_halves={"nonprivate": NodeHalf(client_update_exactly, length=None)},
-    settings=Retained,
     theorems=select(Unit.UNBOUNDED, status=Status.NONE),
 )

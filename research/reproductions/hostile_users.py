@@ -167,7 +167,7 @@ def trained(world: World, case: Case, seed: int, honest_D: np.ndarray | None = N
     if honest_D is not None:
         against_D = honest_D / np.linalg.norm(honest_D) * plan.clip.norm
     optimizer = ServerOptimizer(_settings(plan, case.steps), np.zeros(len(against_D), np.float32))
-    parameters = {"clip-norm": plan.clip.norm, "group-size": plan.group_size, "retain": 0}
+    parameters = {"clip-norm": plan.clip.norm, "group-size": plan.group_size}
     for round_ in range(1, plan.rounds + 1):
         theta = {"theta": optimizer.theta_D}
         users_S = plan.coins.draw(names_N, source, round_)

@@ -36,7 +36,6 @@ from murmuration.research.strategies.filtered_mean import (
 from murmuration.strategies import contributions, uls
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.planning import NOISE, SAMPLED, Planned
-from murmuration.strategies.settings.own import Retained
 from murmuration.strategies.spec import (
     BuiltStrategy,
     NodeHalf,
@@ -233,7 +232,6 @@ AUP_CORRECTED = Strategy(
     help="AUP-RLHF with weights that make its filter sound, to see what a filter costs.",
     build=build,
     node_halves={"aup-corrected": NodeHalf(contributions.client_update, length=None)},
-    settings=Retained,
     theorems=(FILTERED_MEAN,),
     solve=Planned(
         CorrectedPlan,

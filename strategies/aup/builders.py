@@ -57,7 +57,7 @@ def build_published(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
         as_run=variant == "published-as-run",
-        **{name: context.cohort_sizes[name] for name in ("group_size", "retain")},
+        group_size=context.cohort_sizes["group_size"],
     )
     if not config.learning_rate and variant != "published-theorem-4":
         plan = plan.noise_limited()

@@ -114,7 +114,6 @@ class PublishedPlan:
     noise_multipliers: tuple[float, ...]
     as_run: bool = False
     group_size: int = DEFAULT_GROUP_SIZE
-    retain: int = 0
 
     sampler = PoissonSampler(1.0)  # whom the coins of a phase choose: see ``sample_cohort``
 
@@ -199,7 +198,7 @@ class PublishedPlan:
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
         """The config sent to nodes: the number of a user's judgements that count."""
-        return {"group-size": self.group_size, "retain": self.retain}
+        return {"group-size": self.group_size}
 
     def _on_part(self, number: int, event: Event) -> Event:
         return event if len(self.phases) == 1 else ParallelEvent(number, event)

@@ -19,7 +19,7 @@ from murmuration.strategies.settings.own import (
     ElsSettings,
     FedAvgSettings,
     LocalLabelSettings,
-    Retained,
+    NoSettings,
     Solved,
     UlsSettings,
 )
@@ -31,12 +31,12 @@ OF_STRATEGIES: dict[str, type] = {
     "dp-fedavg": FedAvgSettings,
     "els": ElsSettings,
     "group": ElsSettings,
-    "adaptive": Retained,
+    "adaptive": NoSettings,
     "aup": AupSettings,
     "label-moment": Solved,
     "objective-perturbation": Solved,
     "local-label": LocalLabelSettings,
-    "nonprivate": Retained,
+    "nonprivate": NoSettings,
     **{name: point.load() for name, point in brought("murmuration.settings").items()},
 }
 

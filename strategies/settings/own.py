@@ -17,16 +17,7 @@ class NoSettings:
 
 
 @dataclass(frozen=True)
-class Retained:
-    """A setting of strategies that sample users, round by round."""
-
-    retain: int = setting(
-        0, "Most judgements of a user in the whole run. [default: all]", **AT_LEAST_ONE
-    )
-
-
-@dataclass(frozen=True)
-class Sampled(Retained):
+class Sampled:
     """A setting of strategies whose rounds are one sum over a cohort of users."""
 
     sampling: str = setting(
@@ -97,8 +88,8 @@ class ElsSettings:
 
 
 @dataclass(frozen=True)
-class AupSettings(Retained):
-    """Settings of aup."""
+class AupSettings:
+    """A setting of aup."""
 
     variant: str = setting(
         "centred",

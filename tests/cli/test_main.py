@@ -82,7 +82,7 @@ def test_missing_file(refused, tmp_path):
         (["--clip-norm", -1], "--clip-norm"),
         (["--clip-norm", 0], "--clip-norm must be a positive number; got 0"),
         (["--learning-rate", 0], "--learning-rate must be a positive number; got 0"),
-        (["--retain", 0], "--retain must be at least 1; got 0"),
+        (["--group-size", 0], "--group-size must be at least 1; got 0"),
         (["--seed", -7], "--seed"),
         (["--users-per-node", 0], "--users-per-node must be at least 1; got 0"),
         (["--test", "missing.csv"], "missing.csv: no such file"),

@@ -40,17 +40,17 @@ def test_without_a_deployment_there_is_no_file(monkeypatch):
 
 
 def test_what_has_no_key_of_its_own_stands_together():
-    given = {"rounds": 5, "clip-norm": 0.1, "settings": "retain = 8, optimizer = 'adam'"}
+    given = {"rounds": 5, "clip-norm": 0.1, "settings": "lora-rank = 8, optimizer = 'adam'"}
     settings = settings_of(given)
-    assert settings == {"rounds": 5, "clip-norm": 0.1, "retain": 8, "optimizer": "adam"}
+    assert settings == {"rounds": 5, "clip-norm": 0.1, "lora-rank": 8, "optimizer": "adam"}
     assert settings_of({"rounds": 5, "settings": ""}) == {"rounds": 5}
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("retain", "write them as in"),
-        ("retain = 8\noptimizer = 'adam'", "write them as in"),
+        ("lora-rank", "write them as in"),
+        ("lora-rank = 8\noptimizer = 'adam'", "write them as in"),
         ("} \nx = {", "write them as in"),
         ("clip_norm = 0.2", "clip-norm has a key of its own"),
     ],

@@ -30,7 +30,7 @@ STEPS = {"rounds": 6, "cohort": 20}
 LABELS = {"adjacency": "replace-labels"}
 CASES = {
     "uls": STEPS,
-    "uls replace": {**STEPS, "retain": 8, "adjacency": "replace"},
+    "uls replace": {**STEPS, "adjacency": "replace"},
     "uls masked": {**STEPS, "secure_aggregation": True, "adjacency": "zero-out"},
     "dp-fedavg": STEPS,
     "els": {**STEPS, "group_size": 4},

@@ -56,7 +56,7 @@ ASKED_ONCE = {"rounds": 1, "test": "", "heldout": 0.0, "features": "hashing"}
 #: Options, kind of judgements, adjacencies.
 STRATEGIES: dict[str, tuple[dict, str, tuple[str, ...]]] = {
     "uls": ({}, "pairs", ANY),
-    "uls two of three": ({"group_size": 2, "retain": 3}, "pairs", ANY),
+    "uls two judgements": ({"group_size": 2}, "pairs", ANY),
     "uls thurstone": ({"model": "thurstone"}, "pairs", ANY),
     "uls best of four": ({}, "top-1", ANY),
     "uls ranking": ({}, "ranking", ANY),

@@ -19,7 +19,7 @@ SEED = 740_119_283
 #: Whom it is about, what is computed of them, at which model, and what it may cost.
 NEEDED = {"users", "salt", "round", "counts", "model", "theta", "centre", "middle", "length"}
 NEEDED |= {"scale"}
-NEEDED |= {"features", "kind", "responses", "one-user-per-row", "group-size", "clip-norm", "retain"}
+NEEDED |= {"features", "kind", "responses", "one-user-per-row", "group-size", "clip-norm"}
 NEEDED |= {"batch-users", "trains", "local-rate", "local-steps", "probability"}
 NEEDED |= {
     "strategy",

@@ -412,12 +412,12 @@ def made(tmp_path):
     ],
 )
 def test_options_reach_the_plan(made, changes, strategy, plan):
-    built = made(clip_norm=0.7, group_size=3, retain=5, adjacency="replace", **changes)
+    built = made(clip_norm=0.7, group_size=3, adjacency="replace", **changes)
     assert type(built.strategy) is strategy
     found = built.strategy.plan
     assert type(found) is plan
     assert (found.users, found.cohort, found.rounds, found.delta) == (80, 20, 4, 1e-3)
-    assert (found.start, found.group_size, found.retain) == (0.7, 3, 5)
+    assert (found.start, found.group_size) == (0.7, 3)
     assert found.adjacency is Adjacency.REPLACE
     assert built.charges == found.charges
     assert (built.clip_norm, built.group_size) == (0.7, 3)

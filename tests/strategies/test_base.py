@@ -300,7 +300,6 @@ def test_nodes_are_told_public_parameters_only(make_world, examples):
         "model": "btl",
         "clip-norm": 1.0,
         "group-size": 16,
-        "retain": 0,
         "batch-users": False,
     }
 

@@ -15,7 +15,7 @@ from murmuration.preference.linear.gradients import windows
 from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies import contributions
-from murmuration.strategies.contributions import bounded_sum, retained, sampled
+from murmuration.strategies.contributions import bounded_sum, sampled
 from murmuration.strategies.protocol.messages import TrainRequest
 
 COUNTS = [1, 30, 3, 1, 8, 200, 2]
@@ -125,38 +125,10 @@ def test_nobody_asked(make_examples):
     assert found.tolist() == [0.0] * 5
 
 
-def test_retained_judgements_are_all_that_is_ever_seen(make_examples, oracle):
-    """Of 200 judgements 6 count in the run, 2 of them in each round."""
-    examples = make_examples([200, 3, 40])
-    parameters = {"retain": 6, "group-size": 2}
-    for seed in (0, None):
-        seen = [set(), set(), set()]
-        for round_ in range(40):
-            asked = TrainRequest({}, {**parameters, "round": round_}, np.arange(3))
-            rows_K, taken_S = sampled(examples, asked, keys(range(3)), Randomness(seed))
-            assert taken_S.tolist() == [2, 2, 2]
-            for user, rows in enumerate(rows_K.split(2)):
-                assert len(set(rows.tolist())) == 2
-                seen[user] |= set(rows.tolist())
-        assert [len(s) for s in seen] == [6, 3, 6]
-        assert all(0 <= row < 200 for row in seen[0])
-        assert seen[1] == {200, 201, 202}
-
-
-def test_what_is_retained_is_the_same_in_a_round_that_is_drawn_again():
-    start_U, users_S = torch.tensor([0, 50, 80]), np.arange(2)
-    keys_S, source = np.array([7, 8], dtype=np.uint64), Randomness(3)
-    kept = [
-        retained(start_U, users_S, keys_S, 4, source.again(draw))[0].tolist() for draw in range(6)
-    ]
-    assert kept == kept[:1] * 6
-    assert kept[0] != retained(start_U, users_S, keys_S, 4, Randomness(4))[0].tolist()
-
-
-def test_without_retaining_everything_is_seen(make_examples):
+def test_everything_is_seen_in_time(make_examples):
     examples, seen = make_examples([40]), set()
     for round_ in range(300):
-        asked = TrainRequest({}, {"group-size": 4, "round": round_, "retain": 0}, np.arange(1))
+        asked = TrainRequest({}, {"group-size": 4, "round": round_}, np.arange(1))
         seen |= set(sampled(examples, asked, keys([0]), Randomness(0))[0].tolist())
     assert seen == set(range(40))
 

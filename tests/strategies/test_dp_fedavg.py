@@ -286,10 +286,3 @@ def test_delta_by_the_number_of_users(run):
     result, _ = run(delta=0.0)
     assert result["delta"] == pytest.approx(40**-1.1)
     assert not any("not below 1 / users" in warning for warning in result["warnings"])
-
-
-@pytest.mark.usefixtures("quick_runs")
-def test_retained_judgements(run):
-    _, one_D = run(retain=1)
-    _, other_D = run()
-    assert np.abs(one_D - other_D).max() > 1e-6

@@ -35,6 +35,7 @@ from murmuration.strategies.els import (
     ElsPlan,
     Group,
     GroupPlan,
+    retained,
     same_compute,
 )
 
@@ -810,3 +811,13 @@ def test_any_users_per_node_by_group_privacy(make_world, make_examples):
         found.append(world.strategy.optimizer.theta_D)
     np.testing.assert_allclose(found[1], found[0], atol=1e-6)
     np.testing.assert_allclose(found[2], found[0], atol=1e-6)
+
+
+def test_what_is_retained_is_the_same_in_a_round_that_is_drawn_again():
+    start_U, users_S = torch.tensor([0, 50, 80]), np.arange(2)
+    keys_S, source = np.array([7, 8], dtype=np.uint64), Randomness(3)
+    kept = [
+        retained(start_U, users_S, keys_S, 4, source.again(draw))[0].tolist() for draw in range(6)
+    ]
+    assert kept == kept[:1] * 6
+    assert kept[0] != retained(start_U, users_S, keys_S, 4, Randomness(4))[0].tolist()

@@ -104,7 +104,7 @@ class _Taken:
 
 @dataclass(frozen=True)
 class _TakenFromOthers:
-    retain: int = setting(1, "Mine.")
+    variant: str = setting("", "Mine.")
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class _Undeclared:
         (replace(THEIRS, node_halves=ULS.node_halves), "'uls' is taken"),
         (replace(THEIRS, node_halves={"counts": ULS.node_halves["uls"]}), "'counts' is taken"),
         (replace(THEIRS, settings=_Taken), "its setting epsilon is taken"),
-        (replace(THEIRS, settings=_TakenFromOthers), "its setting retain is taken"),
+        (replace(THEIRS, settings=_TakenFromOthers), "its setting variant is taken"),
         (replace(THEIRS, settings=_Undeclared), "its setting often is not declared"),
     ],
 )

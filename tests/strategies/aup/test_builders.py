@@ -50,12 +50,12 @@ def made(tmp_path, quick_runs):
 
 
 def test_corrected(made):
-    own = {"clip_norm": 0.7, "group_size": 3, "retain": 5, "adjacency": "zero-out"}
+    own = {"clip_norm": 0.7, "group_size": 3, "adjacency": "zero-out"}
     built = made(strategy="aup-corrected", **own)
     assert isinstance(built.strategy, AupCorrected)
     plan = built.strategy.plan
     assert (plan.users, plan.cohort, plan.rounds, plan.delta) == (800, 300, 6, 1e-4)
-    assert (plan.radius, plan.group_size, plan.retain) == (0.7, 3, 5)
+    assert (plan.radius, plan.group_size) == (0.7, 3)
     assert plan.adjacency == "zero-out"
     assert built.charges == plan.charges and built.noise == plan.noise
     assert built.clip_norm is None

@@ -130,7 +130,7 @@ def contributed(strategy, given, names, model, kind, width):
     """What a node half answers for these users of a node of theirs."""
     parameters = {
         "round": 1, "group-size": 7, "clip-norm": 0.3, "model": model, "probability": 0.7,
-        "middle": 0.5, "local-steps": 3, "local-rate": 0.2, "length": 0.0, "retain": 20,
+        "middle": 0.5, "local-steps": 3, "local-rate": 0.2, "length": 0.0,
     }  # fmt: skip
     arrays = {"theta": THETA_D.numpy()}
     if strategy == "aup-centred":

@@ -444,7 +444,6 @@ def test_options_reach_the_solver(run):
         ({"learning_rate": 1.0}, "--learning-rate has no meaning"),
         ({"group_size": 4}, "--group-size has no meaning"),
         ({"optimizer": "adam"}, "--optimizer has no meaning"),
-        ({"retain": 4}, "--retain is for"),
         ({"estimator": "mle"}, "--estimator is for"),
         ({"strategy": "objective-perturbation", "rounds": 2}, "not 2"),
         ({"strategy": "uls", "ridge": 1.0}, "--ridge is for"),
