@@ -22,7 +22,6 @@ BRINGS = {
     },
     "murmuration.models": {"policy-class policy": f"{_CHOICE}.class_examples:PolicyClass"},
     "murmuration.events": {
-        "permute-and-flip": f"{_CHOICE}.exponential_mechanism:PermuteAndFlip",
         "tested-gaussian": "murmuration.research.strategies.filtered_mean:TestedGaussian",
     },
     "murmuration.audits": {name: f"murmuration.research.audits.{name}:TARGETS" for name in _AUDITS},

@@ -423,14 +423,6 @@ FAULTS = {
         "the mechanism that adds the noise holds the clip, and its scale is computed from it",
         trials=20_000,
     ),
-    "one-way-flips": Fault(
-        "permute-and-flip at the rate for users who come or go, where one is swapped",
-        partial(audit_choice, make=_OneWay, rule="permute-and-flip"),
-        "tests/research/strategies/choice/test_exponential_mechanism.py::test_permute_and_flip_costs_twice_where_one_is_swapped",
-        "the rate follows from the adjacency, which the ledger must share",
-        adjacency=Adjacency.REPLACE,
-        trials=12_000,
-    ),
     "tuned-for-free": Fault(
         "the best of many candidates is charged as if it were the only one",
         partial(audit_stopping, charge=lambda alone, stopping: PureDp(alone)),

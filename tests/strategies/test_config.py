@@ -191,7 +191,6 @@ BAD = {
     "seed": [-2],
     "timeout": [-1.0, math.inf, math.nan],
     "estimator": ["best"],
-    "choice_rule": ["gumbel"],
     "label_cap": [-1],
     "label_delta": [-0.1, 1e-4, math.nan],
     "epochs": [-1],

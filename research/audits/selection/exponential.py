@@ -18,7 +18,6 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.audits.trials import both_sides
 from murmuration.research.strategies.choice.exponential_mechanism import (
     ExponentialMechanism,
-    Rule,
     span_of,
 )
 
@@ -29,21 +28,12 @@ JUDGEMENTS = 4
 _ODDS = 3.0
 
 
-def odds_of(mechanism: ExponentialMechanism, claimed: float) -> float:
-    """Minus the log-odds of the unlikely choice, from the other users alone.
-
-    By permute-and-flip the ratio of its probabilities is the claim itself, as long as it is the
-    less likely one with any canary.
-    """
-    return _ODDS if mechanism.rule == "exponential" else claimed + 0.25
-
-
 def neighbours(
-    mechanism: ExponentialMechanism, losses_JP: np.ndarray, odds: float = _ODDS
+    mechanism: ExponentialMechanism, losses_JP: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sums, (P,), with a canary of these losses and with one of the reverse, or none."""
     swapped = mechanism.adjacency.vectors_changed == 2
-    each = mechanism.span / mechanism.most * odds / float(mechanism.rate)
+    each = mechanism.span / mechanism.most * _ODDS / float(mechanism.rate)
     users = math.ceil(each / mechanism.span)
     row = np.array([each / users, 0.0])
     others_P = users * mechanism.contribution(np.tile(row, (max(1, mechanism.cap), 1)))
@@ -57,17 +47,16 @@ def audit_choice(
     make: type[ExponentialMechanism] = ExponentialMechanism,
     cap: int = 0,
     wide: float = 1.0,
-    rule: Rule = "exponential",
 ) -> Measured:
     """A choice between two; the claim is for all of the canary's judgements.
 
     ``make`` may be broken; the claim is the honest mechanism's. ``wide``: how far the canary's
     losses lie apart, in spans.
     """
-    terms = (task.epsilon / max(1, cap), span_of(1.0), 2, task.adjacency, cap, rule)
+    terms = (task.epsilon / max(1, cap), span_of(1.0), 2, task.adjacency, cap)
     made, claimed = make(*terms), ExponentialMechanism(*terms).event
     losses_JP = np.tile([0.0, wide * made.span], (JUDGEMENTS, 1))
-    sides = neighbours(made, losses_JP, odds_of(made, task.epsilon))
+    sides = neighbours(made, losses_JP)
     ratio_P = np.log(made.probabilities(sides[0])) - np.log(made.probabilities(sides[1]))
 
     def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
@@ -96,11 +85,5 @@ TARGETS = {
         partial(audit_choice, cap=JUDGEMENTS),
         trials=20_000,
         power=0.65,
-    ),
-    "permute-and-flip": Target(
-        "the same choice as by the exponential mechanism, by permute-and-flip",
-        partial(audit_choice, rule="permute-and-flip"),
-        trials=20_000,
-        power=0.85,
     ),
 }

@@ -26,7 +26,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -40,10 +40,8 @@ from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.privacy.promise import Promise
 from murmuration.research.strategies.choice.exponential_mechanism import (
     CHOICE,
-    RULES,
     STEPS,
     ExponentialMechanism,
-    Rule,
     span_of,
 )
 from murmuration.research.strategies.choice.policy_class import KIND, policy_of, read_class
@@ -203,7 +201,7 @@ def pure_epsilon(
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The strategy of one choice, from settings and the class that the features describe."""
-    config, own = context.config, context.config.of(ExponentialSettings)
+    config = context.config
     if context.participants.registry.randomized:
         raise InputError(f"labels here went through randomized response: {_TRUE_LABELS}")
     described = json.loads(context.features)
@@ -217,7 +215,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
             span_of(described["r_max"]),
             len(described["policies"]),
             adjacency,
-            rule=cast(Rule, own.choice_rule or RULES[0]),
         )
 
     mechanism = mechanism_of(
@@ -246,18 +243,12 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
             f"Nothing was trained. Everybody took part once, with what {mechanism.choices:,} "
             f"policies lose on the mean of their judgements, shifted to a minimum of zero and held "
             f"within {mechanism.span:.3g}. One policy was drawn by exact coins, "
-            + (
-                "with probability proportional to exp(-rate · sum)."
-                if mechanism.rule == "exponential"
-                else "by permute-and-flip: in random order, each with probability exp(-rate · (sum "
-                "- least sum)), until one was taken."
-            )
+            "with probability proportional to exp(-rate · sum)."
         ),
         about={
             "class": plan.digest,
             "policies": mechanism.choices,
             "span": mechanism.span,
-            "rule": mechanism.rule,
             "expected_gap_at_most": mechanism.gap_bound(),
             "gap_at_most_in_19_of_20": mechanism.gap_bound(0.05),
             "bound": (

@@ -11,21 +11,16 @@ to a minimum of zero and lies in [0, span]. A vector that comes or goes then mul
 something between e^(−rate·span) and 1, all of them the same way: rate ε/span is ε-DP. One that is
 swapped moves weights both ways, and the rate must be ε/(2·span). Both are attained.
 
-*Permute-and-flip* (McKenna and Sheldon 2020) takes choices in random order, and each with
-probability exp(−rate · (loss − least loss)), until one is taken. That is the choice whose loss less
-exponential noise is least, so the same rates give the same ε, and it never
-loses more in expectation than the exponential mechanism, which is the same with choices put back.
-
 Decisions:
 - *Whole numbers.* Losses are rounded to the nearest of ``STEPS`` parts of the span and held within
   it, so what a user adds is at most ``STEPS`` whichever way it was rounded, and sums are exact in
   any order and under masks.
 - *An exact draw.* A choice is proposed uniformly and taken with probability exp(−γ), with γ the
   rational number that rate and sums make and exact Bernoulli draws (``discrete_laplace``), until
-  one is taken; in permute-and-flip, of those not proposed before. No exponential or logarithm is
-  ever rounded, so there are no last digits to read (Mironov 2012; Ilvento 2020), as there are in
-  noise added to scores or in a softmax of 64 bits. At most P proposals are needed on average. Its
-  running time depends on the sums, and must be hidden from those who may see outcomes only.
+  one is taken. No exponential or logarithm is ever rounded, so there are no last digits to read
+  (Mironov 2012; Ilvento 2020), as there are in noise added to scores or in a softmax of 64 bits. At
+  most P proposals are needed on average. Its running time depends on the sums, and must be hidden
+  from those who may see outcomes only.
 
 Legend: P choices, J judgements of one user.
 """
@@ -33,7 +28,7 @@ Legend: P choices, J judgements of one user.
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar
 
 import numpy as np
 
@@ -49,11 +44,6 @@ from murmuration.privacy.theorems import ALL, Mechanism, Participation, Theorem,
 STEPS = 2**20
 #: Sums of whole numbers are exact below this.
 _EXACT = 2**53
-#: How one is chosen.
-Rule = Literal["exponential", "permute-and-flip"]
-RULES: tuple[Rule, ...] = get_args(Rule)
-#: Points at which an integral over a polynomial is computed: exact up to twice as many choices.
-_MOST_POINTS = 200
 #: Pure promises beyond this count as none.
 _MOST_EPSILON = 500.0
 
@@ -66,13 +56,6 @@ def span_of(r_max: float) -> float:
     if not r_max > 0.0:
         raise ValueError(f"the largest reward must be positive, got {r_max}")
     return 4.0 * math.tanh(r_max)
-
-
-@dataclass(frozen=True)
-class PermuteAndFlip(PureDp):
-    """A choice by permute-and-flip, which is (``epsilon``, 0)-DP; counted as the worst that is."""
-
-    kind: ClassVar[str] = "permute-and-flip"
 
 
 #: What is proven of a choice.
@@ -110,7 +93,6 @@ class ExponentialMechanism:
             each judgement counts by itself, the first ``cap`` of a user. There ``epsilon`` is of a
             judgement that keeps its place: where one comes or goes, the next moves up under the
             cap, two vectors change, and it costs up to twice that.
-        rule: of the choice.
     """
 
     theorem: ClassVar[Theorem] = CHOICE
@@ -119,7 +101,6 @@ class ExponentialMechanism:
     choices: int
     adjacency: Adjacency
     cap: int = 0
-    rule: Rule = "exponential"
 
     def __post_init__(self) -> None:
         if not 0.0 < self.epsilon <= _MOST_EPSILON:
@@ -140,9 +121,7 @@ class ExponentialMechanism:
     def event(self) -> Event:
         """The event of a choice for one user: at item level, of all their judgements."""
         epsilon = self.epsilon * max(1, self.cap)
-        if epsilon > _MOST_EPSILON:
-            return Unprotected()
-        return PermuteAndFlip(epsilon) if self.rule == "permute-and-flip" else PureDp(epsilon)
+        return Unprotected() if epsilon > _MOST_EPSILON else PureDp(epsilon)
 
     @property
     def rate(self) -> Fraction:
@@ -186,18 +165,7 @@ class ExponentialMechanism:
     def probabilities(self, sum_P: np.ndarray) -> np.ndarray:
         """The probability of each choice, (P,), to the accuracy of 64 bits. Not for release."""
         weight_P = np.exp(-float(self.rate) * (sum_P - sum_P.min()))
-        if self.rule == "exponential":
-            return weight_P / weight_P.sum()
-        # Of times at which choices come, uniform on [0, 1], the first at which one is taken.
-        points_T, lengths_T = np.polynomial.legendre.leggauss(
-            min(_MOST_POINTS, len(sum_P) // 2 + 1)
-        )
-        times_T, lengths_T = (points_T + 1.0) / 2.0, lengths_T / 2.0
-        result_P = np.zeros(len(sum_P))
-        for time, length in zip(times_T, lengths_T, strict=True):
-            left_P = 1.0 - time * weight_P
-            result_P += length * weight_P / left_P * left_P.prod()
-        return result_P
+        return weight_P / weight_P.sum()
 
     def expected_gap(self, sum_P: np.ndarray) -> float:
         """The expected loss of the choice less that of the best. Not for release.
@@ -211,9 +179,7 @@ class ExponentialMechanism:
         """The bound that the gap exceeds with probability at most ``failure``; public.
 
         (span/ε)·log(P/failure), and twice that where a user is swapped. At ``failure`` 1 it bounds
-        the *expected* gap: E[rate · gap] is at most the entropy of the choice. Both hold for
-        permute-and-flip, whose gap is never more in expectation, and exceeds rate⁻¹·log(P/failure)
-        only if one of P exponential numbers does.
+        the *expected* gap: E[rate · gap] is at most the entropy of the choice.
         """
         if not 0.0 < failure <= 1.0:
             raise ValueError(f"the failure probability must be in (0, 1], got {failure}")
@@ -239,14 +205,11 @@ class ExponentialMechanism:
         replay = fingerprint(sum_P, float(self.rate), round_, covers, source)
         charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
         coins = source.stream(f"choice {covers}", round_, charge.attempt)
-        best, waiting = int(sum_P.min()), list(range(self.choices))
+        best = int(sum_P.min())
         while True:
-            drawn = below(len(waiting), coins)
-            if _taken(self.rate * (int(sum_P[waiting[drawn]]) - best), coins):
-                return waiting[drawn]
-            if self.rule == "permute-and-flip":
-                waiting[drawn] = waiting[-1]
-                waiting.pop()
+            drawn = below(self.choices, coins)
+            if _taken(self.rate * (int(sum_P[drawn]) - best), coins):
+                return drawn
 
 
 def _taken(exponent: Fraction, coins: np.random.Generator) -> bool:

@@ -13,17 +13,11 @@ def _with_digest(file: str) -> str:
 
 @dataclass(frozen=True)
 class ExponentialSettings:
-    """Settings of exponential."""
+    """A setting of exponential."""
 
     policies: str = setting(
         "",
         "A class of policies to choose from, written by `murmuration policies commit`; --base is "
         "the reference.",
         pinned=_with_digest,
-    )
-    choice_rule: str = setting(
-        "",
-        "How a policy is drawn: exponential, by the exponential mechanism, or permute-and-flip, "
-        "which at the same epsilon never loses more in expectation. [default: exponential]",
-        choices=("exponential", "permute-and-flip"),
     )

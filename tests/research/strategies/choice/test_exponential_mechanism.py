@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
-from itertools import permutations
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from murmuration.audits.auditing import scratch_ledger
-from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PureDp, Unprotected
 from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.adjacency import Adjacency
@@ -20,7 +18,6 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.strategies.choice.exponential_mechanism import (
     STEPS,
     ExponentialMechanism,
-    PermuteAndFlip,
     span_of,
 )
 
@@ -350,92 +347,3 @@ def test_nothing_is_charged_for_what_cannot_be_chosen_from(checks, tmp_path):
         with pytest.raises(ValueError, match="the ledger is for"):
             replace(made, adjacency=Adjacency.REPLACE).choose(np.zeros(3), **terms)
         assert ledger.charges == []
-
-
-# Permute-and-flip.
-
-
-def flips(epsilon=1.0, choices=3, adjacency=Adjacency.ADD_REMOVE, cap=0):
-    return replace(mechanism(epsilon, choices, adjacency, cap), rule="permute-and-flip")
-
-
-def by_enumeration(made, sum_P):
-    """Probabilities over all orders in which choices can come."""
-    weight_P = np.exp(-float(made.rate) * (sum_P - sum_P.min()))
-    result_P = np.zeros(len(sum_P))
-    orders = list(permutations(range(len(sum_P))))
-    for order in orders:
-        none_yet = 1.0
-        for place in order:
-            result_P[place] += none_yet * weight_P[place]
-            none_yet *= 1.0 - weight_P[place]
-    return result_P / len(orders)
-
-
-@pytest.mark.parametrize("choices", [1, 2, 3, 6])
-def test_its_probabilities_are_those_over_all_orders(choices):
-    rng = np.random.default_rng(choices)
-    for scale in (0.1, 3.0, 40.0):
-        made = flips(choices=choices)
-        sum_P = np.rint(rng.random(choices) * scale * STEPS)
-        expected_P = by_enumeration(made, sum_P)
-        assert made.probabilities(sum_P) == pytest.approx(expected_P, abs=1e-12)
-        assert expected_P.sum() == pytest.approx(1.0)
-
-
-def test_it_draws_with_its_probabilities():
-    made, trials = flips(choices=4), 4000
-    sum_P = np.rint(np.array([1.0, 0.0, 0.5, 3.0]) * STEPS)
-    with scratch_ledger(made.adjacency) as ledger:
-        drawn_N = [
-            made.choose(sum_P, round_=n, covers="c", ledger=ledger, source=Randomness(5))
-            for n in range(trials)
-        ]
-        assert {charge.event for charge in ledger.charges} == {PermuteAndFlip(1.0)}
-    seen_P = np.bincount(drawn_N, minlength=4)
-    assert stats.chisquare(seen_P, by_enumeration(made, sum_P) * trials).pvalue > 1e-4
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_it_never_loses_more_than_the_exponential_mechanism(seed):
-    rng = np.random.default_rng(seed)
-    choices = int(rng.integers(2, 7))
-    made, sum_P = flips(choices=choices), None
-    sum_P = np.rint(rng.exponential(rng.choice([0.1, 1.0, 5.0]), choices) * STEPS)
-    other = replace(made, rule="exponential")
-    gap_P = (sum_P - sum_P.min()) * (made.span / STEPS)
-    lost = float(by_enumeration(made, sum_P) @ gap_P)
-    assert lost <= other.expected_gap(sum_P) * (1 + 1e-12)
-    assert lost == pytest.approx(made.expected_gap(sum_P), abs=1e-9)
-    assert lost <= made.gap_bound()
-
-
-@given(losses, losses, losses, st.sampled_from(list(Adjacency)), st.sampled_from([0, 1, 3]))
-def test_no_user_moves_a_flip_by_more(others_JP, one_JP, other_JP, adjacency, cap):
-    made = flips(0.7, 4, adjacency, cap)
-    others_P = 5 * made.contribution(others_JP)
-    first_P = others_P + made.contribution(one_JP)
-    swapped = adjacency.vectors_changed == 2
-    second_P = others_P + (made.contribution(other_JP) if swapped else 0.0)
-    assert worst(made, first_P, second_P) <= made.event.epsilon * (1 + 1e-9)
-
-
-def test_permute_and_flip_costs_twice_where_one_is_swapped():
-    """The rate for who comes or goes costs 2 where one is swapped, and its own costs 1: attained
-    for a choice that is far from likely."""
-    for adjacency, rate in ((Adjacency.ADD_REMOVE, 1.0), (Adjacency.REPLACE, 0.5)):
-        made = flips(choices=2, adjacency=adjacency)
-        assert float(made.rate) == rate / STEPS
-    monotone = flips(choices=2, adjacency=Adjacency.ADD_REMOVE)
-    far_P, mine_P = np.array([30.0 * STEPS, 0.0]), np.array([0.0, 1.0 * STEPS])
-    assert worst(monotone, far_P + mine_P, far_P) == pytest.approx(1.0, rel=1e-6)
-    assert worst(monotone, far_P + mine_P, far_P + mine_P[::-1]) == pytest.approx(2.0, rel=1e-6)
-
-
-def test_a_choice_by_permute_and_flip_counts_as_any_that_is_so_private() -> None:
-    for adjacency in Adjacency:
-        costs = [
-            accountant.epsilon([(event, 3)], adjacency=adjacency, delta=1e-5)
-            for event in (PermuteAndFlip(0.5), PureDp(0.5))
-        ]
-        assert costs[0] == costs[1]
