@@ -91,20 +91,18 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
     trains = bool(request.get("trains", True))
     examples = store.examples(str(request["features"]), weights=trains)
     model = preference_model(str(request["model"]), examples.kind, examples.width)
-    tokens = 0
     if trains:
         learnt = store.model(str(request["features"]))
         declared = Schema(request["kind"], request["responses"])  # type: ignore[arg-type]
         group_size, together = int(request.get("group-size", 0)), request.get("batch-users", False)  # type: ignore[call-overload]
         users = len(store.keys_U) if together else 1
-        tokens = learnt.try_out(declared, model, group_size, users)
+        learnt.try_out(declared, model, group_size, users)
     entry = messages.RegistryEntry(
         place=store.place,
         places=store.places,
         keys_U=store.salted_keys(bytes(request["salt"])),  # type: ignore[arg-type]
         counts_U=store.judgements.counts_U if request["counts"] else None,
         randomized=randomized(store.judgements),
-        tokens=tokens,
         usable=None if store.place < 0 else int(examples.counts_U.sum()),
     )
     return messages.registry_reply(entry)

@@ -273,9 +273,8 @@ class RunDirectory(RunFolder):
             )
         self.write_private("lineage.json", {"runs": now})
 
-    def keep_base(self, described: Mapping[str, Any]) -> dict[str, Any]:
-        """Note which language model is trained, if one is; the description with the size of batches
-        that a run which goes on was begun with.
+    def keep_base(self, described: Mapping[str, Any]) -> None:
+        """Note which language model is trained, if one is.
 
         Raises:
             InputError: the run goes on, and its base is not the one that it was begun with.
@@ -286,7 +285,7 @@ class RunDirectory(RunFolder):
             if name in described
         }
         if "digest" not in now:
-            return dict(described)
+            return
         before = self._read_json("base.json", "digest") or now
         if before["digest"] != now["digest"]:
             raise InputError(
@@ -301,22 +300,7 @@ class RunDirectory(RunFolder):
                     f"begun with {before.get(name)}: continue it where, and with what, it was "
                     "begun, or begin again with another --out"
                 )
-        kept = {name: before[name] for name in ("batch_tokens",) if name in before}
-        self.write_json("base.json", Disclosure.public({**now, **kept}))
-        return {**described, **kept}
-
-    def keep_batch(self, described: Mapping[str, Any], tokens: Iterable[int]) -> dict[str, Any]:
-        """The description with a size of batches, where it has none: the least of those that nodes
-        found to fit, in ``tokens`` (0: did not look). It is kept, because other sizes give other
-        last digits.
-        """
-        result = [number for number in tokens if number]
-        if described.get("batch_tokens") or not result:
-            return dict(described)
-        chosen = {"batch_tokens": max(min(result), described["max_tokens"])}
-        base = self._read_json("base.json", "digest")
-        self.write_json("base.json", Disclosure.public({**base, **chosen}))
-        return {**described, **chosen}
+        self.write_json("base.json", Disclosure.public(now))
 
     def once(self, name: str, release: Callable[[], Released[Value]]) -> Value:
         """A value that is released once in a run and kept in ``released.json``.

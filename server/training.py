@@ -131,11 +131,10 @@ def begun(
     Args and Raises: as of ``train``.
     """
     source = Randomness(config.seed if config.seed >= 0 else None)
-    described = folder.keep_base(model.to_config())
+    described = model.to_config()
+    folder.keep_base(described)
     config = replace(config, timeout=config.timeout or TIMEOUT)
     taking_part = participants(config, grid, folder, json.dumps(described))
-    tokens = [entry.tokens for entry in taking_part.registry.entries.values()]
-    described = folder.keep_batch(described, tokens)
     config = config.resolved(len(taking_part.registry))
     context = RunContext(
         strategy=registry.named(config.strategy),

@@ -437,7 +437,7 @@ def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
         policy_loss(policy.network),
         preference_model(config.model, items.schema.kind, items.schema.responses - 1),
     )
-    corrects, policy = loss.objective.unbiased, policy.in_fitting_batches(items.schema, model)
+    corrects = loss.objective.unbiased
     rate = config.learning_rate or FIT_RATES[config.train or "lora"]
     given = {"epochs": own.epochs, "batch": own.batch_size, "rate": rate}
     fit = PolicyFit(**{name: value for name, value in given.items() if value})

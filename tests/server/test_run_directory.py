@@ -515,31 +515,6 @@ def test_metrics_that_are_no_metrics_are_left_out(config):
 BASE = {"path": "p", "digest": "d", "revision": "", "dtype": "float32", "max_tokens": 64}
 
 
-def test_the_size_of_batches_is_the_least_that_fits_everywhere_and_is_kept(config):
-    folder = RunDirectory(config)
-    described = folder.keep_base({**BASE, "batch_tokens": 0})
-    assert described == {**BASE, "batch_tokens": 0}
-    assert folder.keep_batch(described, [0, 0]) == described  # nobody looked
-    chosen = folder.keep_batch(described, [900, 0, 300, 4000])
-    assert chosen == {**BASE, "batch_tokens": 300}
-    assert folder.keep_base({**BASE, "batch_tokens": 0}) == chosen
-    assert folder.keep_batch(chosen, [200]) == chosen  # a run that goes on
-    assert folder.keep_base({**BASE, "batch_tokens": 0}) == chosen
-
-
-def test_no_node_makes_batches_shorter_than_a_text(config):
-    folder = RunDirectory(config)
-    described = folder.keep_base({**BASE, "batch_tokens": 0})
-    assert folder.keep_batch(described, [1, 5000])["batch_tokens"] == 64
-
-
-def test_a_size_of_batches_that_was_asked_for_stays(config):
-    folder = RunDirectory(config)
-    described = folder.keep_base({**BASE, "batch_tokens": 70})
-    assert folder.keep_batch(described, [900])["batch_tokens"] == 70
-    assert folder.keep_batch({"kind": "hashing"}, []) == {"kind": "hashing"}
-
-
 # The run directory and its ledger: a run goes on only where they agree.
 
 
