@@ -131,7 +131,7 @@ class Theorem:
 
 
 def listed(adjacencies: frozenset[Adjacency]) -> str:
-    """Their names, in one order, with "or" between them."""
+    """The names of adjacencies in a fixed order, with "or" between them."""
     return " or ".join(a for a in Adjacency if a in adjacencies)
 
 
