@@ -1,4 +1,4 @@
-"""Which two data sets count as neighbours: the sentence behind every epsilon.
+"""The adjacency: the relation between neighbouring data sets behind every epsilon.
 
 An (epsilon, delta) means nothing until this is fixed, so every plan, ledger, report and audit
 carries one of these names. The relation decides two things: how far a sum of clipped user vectors
@@ -33,12 +33,12 @@ class Adjacency(StrEnum):
 
     @property
     def counts_are_public(self) -> bool:
-        """Return whether the number of judgements of each user is public under this relation."""
+        """True if the number of judgements of each user is public under this relation."""
         return self is Adjacency.REPLACE_LABELS
 
     @property
     def sentence(self) -> str:
-        """Return what a reader of a report needs to know, in one sentence."""
+        """The relation in one sentence, for a report."""
         return _SENTENCES[self]
 
 

@@ -174,7 +174,7 @@ def _origin(config: RunConfig, described: Mapping[str, Any]) -> tuple[Promise, s
 
 
 def _of_disk(error: OSError, folder: RunDirectory) -> str:
-    """Return what a disk that is full, or fails, means for a run."""
+    """The error message for a disk that is full or fails."""
     return (
         f"{error.filename or folder.path} cannot be written or read: {error.strerror}; every "
         "release is on the ledger: mend that, and continue with --resume"
@@ -189,7 +189,7 @@ def _scores(
 
 
 def _merged(described: Mapping[str, object]) -> list[str]:
-    """Return that the base is an adapter, and what was done with it."""
+    """A note that the base is an adapter, and how it was merged."""
     if not described.get("merged"):
         return []
     return [

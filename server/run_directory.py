@@ -121,14 +121,14 @@ class RunDirectory(RunFolder):
         """Remove a folder that this run made and released nothing into, so it can be reused."""
         if not self.is_new or self._released():
             return
-        # Under another name first: whoever begins a run here meanwhile makes a folder anew.
+        # Under another name first: another run that begins here meanwhile makes its own folder.
         aside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.discarded")
         with contextlib.suppress(OSError):
             self.path.rename(aside)
             shutil.rmtree(aside, ignore_errors=True)
 
     def _released(self) -> bool:
-        """Return whether anything but the coins of a hold-out was charged, or nobody can tell."""
+        """True if anything except a random assignment was charged, or nobody can tell."""
         ledger = self.ledger_path
         if not ledger.exists() or len(ledger.read_bytes().splitlines()) <= 1:
             return False
@@ -209,7 +209,7 @@ class RunDirectory(RunFolder):
 
         Drawn once and kept: drawn again after a crash they would hold out people who had been
         trained on before. In a seeded simulation they follow from the seed, so that it repeats in
-        another folder too; whoever knows the seed knows everything.
+        another folder too; the seed reveals everything.
 
         Raises:
             InputError: the run's file of keys is gone or damaged.
@@ -240,7 +240,7 @@ class RunDirectory(RunFolder):
 
     @property
     def run_name(self) -> str:
-        """Return what nodes know the run by: the beginning of its identity."""
+        """The name of the run for nodes: the beginning of its identity."""
         return self.run_id[:24]
 
     def keep_nodes(self, nodes: int) -> None:
@@ -368,7 +368,7 @@ class RunDirectory(RunFolder):
             file.write(text)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """All metrics; a line torn by a crash is left out."""
+        """The metrics of all rounds; a line torn by a crash is left out."""
         return read_metrics(self.path)
 
     def save_checkpoint(self, round_: int, state: Mapping[str, np.ndarray]) -> None:

@@ -29,7 +29,7 @@ _FIRST = ("seed.json", "keys.json", "lock", "data.jsonl", "test.jsonl")
 
 
 def check_free(path: Path) -> None:
-    """InputError where a folder cannot be that of a new run; changes nothing."""
+    """Raise InputError if a folder cannot be that of a new run; change nothing."""
     if (path / "config.json").exists():
         raise InputError(
             f"--out {path} holds a run already; continue it with --resume, or choose another folder"
@@ -39,7 +39,7 @@ def check_free(path: Path) -> None:
 
 
 def _occupied(folder: Path) -> bool:
-    """Return whether it holds more than what a run leaves that is killed in its first step."""
+    """True if the folder holds more than a run leaves that is killed in its first step."""
     private = folder / "private"
 
     def ours(path: Path) -> bool:

@@ -173,7 +173,7 @@ def begun(
 
 
 def _check_learnt(built: BuiltStrategy, config: RunConfig) -> None:
-    """InputError where there is nothing but noise to give out, after aborts or crashes."""
+    """Raise InputError if the model is nothing but noise, after aborts or crashes."""
     strategy = built.strategy
     if strategy.unanswered and strategy.rounds_done == strategy.unanswered:
         raise InputError(
@@ -184,7 +184,8 @@ def _check_learnt(built: BuiltStrategy, config: RunConfig) -> None:
 
 
 def with_hold_out(built: BuiltStrategy, context: RunContext, ledger: Ledger) -> BuiltStrategy:
-    """With what a hold-out charges: its coins before the first round, its figures at the end.
+    """Add the charges of a hold-out: for its assignment before the first round, for its figures at
+    the end.
 
     So the ledger's epsilon is what was spent, at any time.
     """
@@ -297,5 +298,5 @@ def _rounds(
 
 
 def _budget(config: RunConfig) -> float | None:
-    """Return what a user may spend."""
+    """The budget of a run."""
     return None if config.strategy == "nonprivate" else config.epsilon

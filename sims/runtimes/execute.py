@@ -159,7 +159,7 @@ def _load(config: RunConfig) -> Data:
 
 
 def _prompts(config: RunConfig) -> Iterable[str]:
-    """Return what the run's users were shown; of their own texts nothing."""
+    """The prompts that the run's users were shown; none of their own texts."""
     return _load(config).prompts
 
 
@@ -187,8 +187,7 @@ def check_data(config: RunConfig, data: Data) -> None:
 
 
 def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, note: OnNote) -> int:
-    """Return how many nodes host the users (0: one for each worker); loads and checks their
-    data."""
+    """The number of nodes (0: one for each worker); loads and checks their data."""
     data = _load(config)
     check_data(config, data)
     for warning in as_published(config):
