@@ -33,6 +33,7 @@ from murmuration.preference.data.errors import InputError
 from murmuration.privacy.figures import counted, share_text
 from murmuration.reporting.live.progress import RoundProgress
 from murmuration.server.registration import registration_for
+from murmuration.server.result import Result
 from murmuration.server.run_files import REFUSED, handed_over
 from murmuration.sims.runtimes.app_bundle import write_bundle
 from murmuration.sims.runtimes.tail import Tail
@@ -143,8 +144,8 @@ def run_deployed(
                 say(stop(server, address, run_id))
                 raise
         if not why:
-            result = out / "result.json"
-            return json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
+            result = Result.read(out)
+            return result.to_json() if result else {}
         why = shortened(why)
         if (aborted := out / "aborted.json").exists():
             ended = json.loads(aborted.read_text(encoding="utf-8"))

@@ -32,6 +32,8 @@ from murmuration.privacy.accounting.terms import Caveat, Unit, caveats_in
 from murmuration.privacy.plugins import brought
 from murmuration.privacy.promise import Promise, ReleasedRun
 from murmuration.privacy.regular_files import read_regular
+from murmuration.server.result import FILE as RESULT
+from murmuration.server.result import Result
 from murmuration.server.run_files import read_json
 
 FORMAT, FILE, CARD = "murmuration-privacy-3", "privacy.json", "README.md"
@@ -299,21 +301,34 @@ def derived_run(described: Mapping[str, Any]) -> EntryPoint | None:
     return brought("murmuration.derived_runs").get(str(described.get("format")))
 
 
+def result_of_training(folder: Path) -> Result | None:
+    """The result of the run in a folder; None if it trained nothing, or has not ended.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    written = read_json(folder / RESULT)
+    if not written or derived_run(written):
+        return None
+    return Result.from_json(written, folder / RESULT)
+
+
 def promise_of_run(folder: Path) -> Promise:
     """The promise of a finished run, including its base.
 
     Raises:
         InputError: there is no finished run, or its files do not fit each other.
     """
-    if not (result := read_json(folder / "result.json")):
-        raise InputError(f"{folder}: no finished run: it has no result.json")
+    if not (written := read_json(folder / RESULT)):
+        raise InputError(f"{folder}: no finished run: it has no {RESULT}")
     try:
-        if derived_run(result):  # its model carries what it was made from
+        if derived_run(written):  # its model carries what it was made from
             return _read(str(folder / "model"), folder / "model", {})
+        result = Result.from_json(written, folder / RESULT)
         own = Promise((_of_result(folder, result),))
         if (folder / "model" / FILE).exists():
             return _read(str(folder / "model"), folder / "model", {}) | own
-        encoder = str(result["features"].get("path", ""))
+        encoder = str(result.features.get("path", ""))
         public, heads = _stated(result)
         if public:
             before = _declared_public("the encoder", encoder, "", may_be_base=True)
@@ -359,15 +374,15 @@ def _of_head(what: str, folder: Path, advice: str, elsewhere: Mapping[str, Path]
     try:
         # Under another name it may have been put into some run's folder.
         mine = folder.resolve().name == "model"
-        if not (mine and (result := read_json(run / "result.json", "ledger_head", "features"))):
+        if not (mine and (result := Result.read(run))):
             if elsewhere:
                 return Promise()
             raise ValueError("it is no folder model/ beside a run's result.json")
-        if result.get("weights") != weights_digest(folder):
+        if result.weights != weights_digest(folder):
             raise ValueError("its weights are not those that the run beside it saved")
         this = _of_result(run, result)
         public, heads = _stated(result)
-        encoder = str(result["features"].get("path", ""))
+        encoder = str(result.features.get("path", ""))
     except _UNREADABLE as error:
         ledger = run / "ledger.jsonl" if mine else folder / FILE
         raise _unknown(f"{what} {folder}", error, advice, ledger) from None
@@ -387,16 +402,16 @@ def _heads(promise: Promise) -> Counter[str]:
     return Counter(str(run.head) for run in promise.runs)
 
 
-def _stated(result: Mapping[str, Any]) -> tuple[bool, Counter[str]]:
+def _stated(result: Result) -> tuple[bool, Counter[str]]:
     """True if a result says that something was declared public; and the heads of its ledgers."""
-    promise = result["promise"]
+    promise = result.promise
     heads = Counter(run["ledger_head"] for run in promise["runs"])
     return Caveat.DECLARED_PUBLIC in promise["caveats"], heads
 
 
-def _of_result(folder: Path, result: Mapping[str, Any]) -> ReleasedRun:
+def _of_result(folder: Path, result: Result) -> ReleasedRun:
     """The run that left a result beside its ledger; ValueError where they do not fit."""
-    return _read_ledger(folder / "ledger.jsonl", str(result["ledger_head"]))
+    return _read_ledger(folder / "ledger.jsonl", result.ledger_head)
 
 
 def _of_ledgers(option: str, names: str) -> tuple[Promise, dict[str, Path]]:

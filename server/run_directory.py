@@ -45,6 +45,7 @@ from murmuration.privacy.regular_files import read_regular
 from murmuration.privacy.strict_json import strict_json
 from murmuration.server import checkpoints, resuming
 from murmuration.server.checkpoints import Checkpoint
+from murmuration.server.result import Result
 from murmuration.server.run_files import (
     HEAD,
     PRIVATE_LOG,
@@ -176,23 +177,18 @@ class RunDirectory(RunFolder):
         """The ledger's file."""
         return self.path / "ledger.jsonl"
 
-    @property
-    def result(self) -> dict[str, Any] | None:
-        """The figures of a run that has ended, else None."""
-        return self._read_json("result.json") or None
-
-    def finished(self) -> dict[str, Any] | None:
-        """``result``, if it is that of this folder's ledger; None where there is none.
+    def finished(self) -> Result | None:
+        """The run's result, if it is that of this folder's ledger; None where there is none.
 
         Raises:
             InputError: it is of another run, or the ledger is not what it was at its end.
         """
-        result = self.result
+        result = Result.read(self.path)
         if result is None:
             return None
         try:
             contents = read_account(self.ledger_path)[1]
-            head = Head.parse(str(result.get("ledger_head")))
+            head = Head.parse(result.ledger_head)
         except OSError as error:
             raise InputError(f"{self.ledger_path} cannot be read: {error.strerror}") from None
         except ValueError as error:

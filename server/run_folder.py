@@ -20,6 +20,7 @@ from typing import Any, Self
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.disclosure import Disclosure, disclosed
 from murmuration.privacy.durable_files import replace_file
+from murmuration.server.result import FILE, Result
 from murmuration.server.run_lock import RunInUse, RunLock
 
 PATIENCE = 5.0  # seconds for the process that a resumed run replaces to end
@@ -107,6 +108,10 @@ class RunFolder:
     def write_json(self, name: str, values: Disclosure) -> None:
         """Replace a JSON file that is for everybody."""
         self._write(self.path / name, disclosed(values))
+
+    def write_result(self, result: Result) -> None:
+        """Write the result: the run has ended."""
+        self.write_json(FILE, Disclosure.read(result.to_json()))
 
     def write_private(self, name: str, data: Mapping[str, Any]) -> None:
         """Replace a JSON file that is not for release."""

@@ -117,11 +117,6 @@ def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
         clip_norm=plan.clip.norm,
         group_size=plan.group_size,
         bytes_per_user=spec.cohort_bytes(context),
-        account=(
-            "Everybody took part in every round, with one vector clipped to length "
-            f"{plan.clip.norm:g}. Gaussian noise of {plan.noise_multiplier:.3g} times that length "
-            f"per coordinate was added to {NOW} of the sum and {BEFORE} of the sum before."
-        ),
     )
 
 

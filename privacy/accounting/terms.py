@@ -109,7 +109,7 @@ _CAVEATS = {
     ),
     Caveat.EXACT_HELD_OUT: (
         "OUTSIDE THE GUARANTEE: an exact figure about held-out users was released "
-        "(--exact-heldout), and nothing covers their judgements."
+        "(--exact-heldout), and nothing covers what they gave."
     ),
     Caveat.ROWS_ARE_USERS: (
         "EACH ROW COUNTED AS A USER OF ITS OWN (--one-user-per-row): single rows are protected, "
@@ -121,7 +121,8 @@ _CAVEATS = {
     ),
     Caveat.CLEAN_LABELS: (
         "AS PUBLISHED: trained on the responses that were chosen, and on no others, so the model "
-        "tells which ones they were. It is no guarantee of randomized response."
+        "tells which ones they were, also where the same labels are told through randomized "
+        "response elsewhere. Without --as-published no label is looked at."
     ),
     Caveat.DECLARED_PUBLIC: (
         "A base, a model or a policy that this was made from was declared public: what that cost "

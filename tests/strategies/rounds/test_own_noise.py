@@ -189,7 +189,7 @@ def test_the_result_says_who_took_part_and_what_was_spent(config):
     assert result["epsilon"] == pytest.approx(spent)
     assert 7.9 < spent <= 8.0
     card = (Path(config.out) / "model" / "README.md").read_text(encoding="utf-8")
-    assert " ".join(str(result["account"]).split()[:8]) in " ".join(card.split())
+    assert result["theorem"]["unit"] in " ".join(card.split())
     assert "expected in a round" not in card
 
 
