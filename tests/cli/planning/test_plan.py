@@ -131,7 +131,7 @@ def test_table(cli):
     assert code == 0
     assert "epsilon" in stdout
     assert "Isolation of users from each other: by construction" in stdout
-    assert Adjacency.ADD_REMOVE.sentence.split(";")[0][:30] in stdout
+    assert Adjacency.ADD_REMOVE.sentence().split(";")[0][:30] in stdout
     assert "no privacy" in stdout  # delta, solved for
 
 

@@ -250,7 +250,7 @@ def test_bytes_that_were_changed_on_their_way(kind, data):
         proto.ParseFromString(bytes(raw))
         content = recorddict_from_proto(proto)
     except Exception:
-        return  # Flower does not hand it over (``server.replies``)
+        return  # Flower does not hand it over (``server.app``)
     read(reader, content)
 
 
