@@ -17,7 +17,7 @@ from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.checkpoint import weights_digest
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.extensions import ExtensionError, Group
-from murmuration.server.run_files import read_json
+from murmuration.server.lineage import result_of_training
 from murmuration.sims.population.population import Population
 
 POPULATION = "population"
@@ -220,11 +220,13 @@ def judge_of(
 def _accuracy_text(folder: Path) -> str:
     """A sentence with the held-out accuracy of the run beside a model; empty if there is none."""
     folder = folder.expanduser().resolve()
-    result = read_json(folder.parent / "result.json") if folder.name == "model" else {}
-    accuracy = result.get("heldout_accuracy")
-    if not isinstance(accuracy, float) or result.get("weights") != weights_digest(folder):
+    result = result_of_training(folder.parent) if folder.name == "model" else None
+    if not result or result.heldout_accuracy is None or result.weights != weights_digest(folder):
         return ""
-    return f" On judgements that were held out from its own run it was right in {accuracy:.1%}."
+    return (
+        " On judgements that were held out from its own run it was right in "
+        f"{result.heldout_accuracy:.1%}."
+    )
 
 
 def _worth(prompts: Sequence[str], answers: Sequence[str]) -> Worth:

@@ -19,9 +19,14 @@ from murmuration.strategies.settings.data import row_fields
 from murmuration.strategies.settings.declaration import DATA, about, option
 
 
-def option_of(field: "Field[Any]", **more: Any) -> Any:
-    """The option of a setting: its name, type, help and choices; keywords are typer's."""
+def option_of(field: "Field[Any]", *, default: bool = True, **more: Any) -> Any:
+    """The option of a setting: its name, type, help and choices; keywords are typer's.
+
+    Without ``default``, help does not state what is used if the option is left out.
+    """
     declared_as, words = about(field), about(field).help
+    if not default:
+        words = words.partition("[default")[0].strip()
     if declared_as.choices:
         more = {"click_type": click.Choice(declared_as.names), **more}
     if isinstance(kind := more.get("click_type"), click.Choice):

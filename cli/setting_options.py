@@ -21,9 +21,10 @@ from murmuration.strategies.settings.catalogue import (
     of_simulations,
     of_strategies,
     panel_of,
+    planned_fields,
 )
 from murmuration.strategies.settings.declaration import MODEL, TRAINING, about
-from murmuration.strategies.settings.privacy import parse_delta
+from murmuration.strategies.settings.plan_options import plan_fields
 
 
 class _StrategyName(click.Choice):
@@ -44,7 +45,7 @@ def of_setting(name: str, **more: Any) -> Any:
     if name in ("strategy", "task"):
         more |= {"is_eager": True}  # known when --help is asked for
     if name == "delta":
-        more |= {"parser": parse_delta, "metavar": "FLOAT"}
+        more |= {"parser": str, "metavar": "FLOAT"}  # a number, or a choice by name
     return option_of(DECLARED[name], **more)
 
 
@@ -57,8 +58,14 @@ def setting_parameters() -> list[inspect.Parameter]:
 
 
 def parameters_of(fields: "Iterable[Field[Any]]") -> list[inspect.Parameter]:
-    """A command's parameters for fields that are declared like settings but belong to no run."""
+    """A command's parameters for fields that are declared like settings."""
     return [_parameter(field, option_of(field)) for field in fields]
+
+
+def planned_parameters() -> list[inspect.Parameter]:
+    """The parameters of a plan, where numbers have no default: one of them is solved for."""
+    of_runs = [_parameter(each, of_setting(each.name, default=False)) for each in planned_fields()]
+    return [*of_runs, *parameters_of(plan_fields())]
 
 
 def _parameter(field: "Field[Any]", option: Any) -> inspect.Parameter:

@@ -1,18 +1,18 @@
-"""What a node answers to each kind of message: pure functions of what is asked and of its host.
+"""The answers of a node to each kind of message: pure functions of the request and the host.
 
 The same code answers in a simulation, in the ClientApp of a deployed node that reads its data
 itself, and in the agent that keeps the data from the ClientApp (``client.agent.agent``). Nothing
-leaves but what these functions return: whom the node hosts, what was shown to some of its users
-(where that is public), what they tell of their labels through randomized response, the bounded sum
-of some of them, and how a model does on some of them, bounded too. A node whose owner lets labels
-go randomized only answers neither of the last two.
+leaves except the results of these functions: the users of the node, items that some of them were
+shown (where these are public), labels under randomized response, bounded sums over some users, and
+the accuracy of a model on some users, bounded too. If the owner lets only randomized labels leave,
+the node answers neither of the last two.
 
-Failing is an answer, so what is wrong with a request is found before anybody's judgements are
-looked at: its grids, masks and noise follow from it alone, and what its parameters make of nobody
-is computed first. After that a deployed node answers, whatever happens. What cannot be computed of
-a user, or is not the bounded vector on its grid that the request makes it, is that user's zero: the
-owner is told, and the sum, its size, its masks and its noise are as ever. SECURITY.md lists what
-can fail nevertheless, and what a server sees of it.
+A failure is an answer, too, so a request is checked before any judgement is read: its grids, masks
+and noise follow from it alone, and its parameters are first tried on no users. After that a
+deployed node answers, whatever happens. If a user's vector cannot be computed, or is not bounded
+and on the grid as the request says, that user counts as zero: the owner's log notes it, and the
+sum, its size, its masks and its noise are as usual. SECURITY.md lists what can fail nevertheless,
+and what a server sees of it.
 
 Legend: S sampled users, U users of the node.
 """
@@ -58,12 +58,12 @@ from murmuration.strategies.spec import NodeHalf
 
 @dataclass(frozen=True)
 class Host:
-    """Where a node's answers come from.
+    """The source of a node's answers.
 
-    ``store`` and ``labels`` give the users and what they told; ``source`` the node's own draws;
-    ``terms`` what its owner decided, under the names of ``client.labels.terms``; ``memory`` keeps
-    what a session of secure aggregation needs between messages, and ``identity`` signs its keys.
-    ``halves`` is what can be asked for work, by its name in requests.
+    ``store`` and ``labels`` give the users and their randomized labels; ``source`` the node's own
+    draws; ``terms`` what its owner decided, under the names of ``client.labels.terms``; ``memory``
+    keeps what a session of secure aggregation needs between messages, and ``identity`` signs its
+    keys. ``halves`` is what can be asked for work, by its name in requests.
     """
 
     store: Callable[[], UserStore]
@@ -91,20 +91,18 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
     trains = bool(request.get("trains", True))
     examples = store.examples(str(request["features"]), weights=trains)
     model = preference_model(str(request["model"]), examples.kind, examples.width)
-    tokens = 0
     if trains:
         learnt = store.model(str(request["features"]))
         declared = Schema(request["kind"], request["responses"])  # type: ignore[arg-type]
         group_size, together = int(request.get("group-size", 0)), request.get("batch-users", False)  # type: ignore[call-overload]
         users = len(store.keys_U) if together else 1
-        tokens = learnt.try_out(declared, model, group_size, users)
+        learnt.try_out(declared, model, group_size, users)
     entry = messages.RegistryEntry(
         place=store.place,
         places=store.places,
         keys_U=store.salted_keys(bytes(request["salt"])),  # type: ignore[arg-type]
         counts_U=store.judgements.counts_U if request["counts"] else None,
         randomized=randomized(store.judgements),
-        tokens=tokens,
         usable=None if store.place < 0 else int(examples.counts_U.sum()),
     )
     return messages.registry_reply(entry)
@@ -132,14 +130,13 @@ def plan(content: RecordDict, host: Host) -> RecordDict:
 
 
 def items(content: RecordDict, host: Host) -> RecordDict:
-    """Return what was shown to some of its users, where that is public; never a label."""
+    """The items that some users were shown, if they are public; never a label."""
     selection = public_items.read_request(content, host.terms)
     return public_items.reply(_judged(host.store(), selection))
 
 
 def labels(content: RecordDict, host: Host) -> RecordDict:
-    """Return what some of its users tell of their labels: randomized, once and for all, here or
-    before."""
+    """Randomized labels of some users, each randomized once, now or before."""
     promise, names = label_queries.read_request(content)
     judgements = host.store().judgements
     check_terms(promise, host.terms, settled=randomized(judgements))
@@ -151,7 +148,7 @@ def labels(content: RecordDict, host: Host) -> RecordDict:
 
 
 def _check_terms(content: RecordDict, host: Host) -> None:
-    """InputError or ProtocolError where the owner does not let such sums leave."""
+    """Raise InputError or ProtocolError where the owner does not let such sums leave."""
     check_true_labels(host.terms)
     secure.check_terms(content, host.terms)
 
@@ -190,8 +187,7 @@ def train(content: RecordDict, host: Host) -> RecordDict:
 
 
 def evaluate(content: RecordDict, host: Host) -> RecordDict:
-    """Return how often the model agrees with held-out users: the bounded sum of what each
-    contributes."""
+    """The model's agreement with held-out users: a bounded sum over users."""
     _check_terms(content, host)
     masking = secure.masking("evaluate", content, {messages.TALLY: 1.0}, host.memory)
     work, examples, _ = _asked(content, host)
@@ -232,12 +228,12 @@ def _check_users(data: Data, rows: bool) -> None:
 
 
 def randomized(data: Data) -> bool:
-    """Return whether labels went through randomized response before they came to the node."""
+    """True if labels were randomized before they came to the node."""
     return data.randomized
 
 
 def _of_all(name: str, rows: np.ndarray, places_S: np.ndarray) -> np.ndarray:
-    """Of what has a row for each user: a row of zeros, too, for each of those who are not here."""
+    """Add rows of zeros for users who are not here, if there is a row for each user."""
     if name not in STACKED:
         return rows
     all_S = np.zeros((len(places_S), *rows.shape[1:]), dtype=rows.dtype)

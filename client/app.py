@@ -18,7 +18,7 @@ from murmuration.client.agent.unix_socket import ask_agent
 
 app = ClientApp()
 
-#: What is asked but for work: the keys ``query.NAME`` of ``client.answers.ANSWERS``.
+#: The requests other than work: the keys ``query.NAME`` of ``client.answers.ANSWERS``.
 QUERIES = (
     *("registry", "plan", "items", "labels"),
     *("secure_keys", "secure_shares", "secure_unmask"),

@@ -1,8 +1,8 @@
-"""The sums that a node half makes of the asked users, whatever goes wrong with one of them.
+"""The sums of a node half over the asked users, even if one user's part fails.
 
-A half bounds what each user contributes. On a deployed node that is checked once more, and what
-cannot be computed, or is not what the request makes it, is left out user by user: a sum that failed
-as a whole would tell of one user, and would move by all the others.
+A half bounds what each user contributes. On a deployed node that is checked once more, and a vector
+that cannot be computed, or does not fit the request, is left out alone: a sum that failed as a
+whole would reveal one user, and would move by all the others.
 
 Legend: S asked users.
 """
@@ -109,7 +109,7 @@ class BoundedSums:
 
 @contextmanager
 def left_out(what: str) -> Iterator[None]:
-    """Go on after whatever goes wrong, and tell the owner of it, but no text: it may quote one."""
+    """Go on after any error, and note it for the owner without its text, which may quote a user."""
     try:
         yield
     except Exception as error:

@@ -1,9 +1,9 @@
 """A node that reads its data itself: everything its answers need, from the context of its app.
 
-What is wrong with a file is told to those whose file it is: the message may quote a cell. A
-deployed node writes it to its own log, and the server learns only that there is no data. So it is
-with whatever goes wrong later: what a server hears is what its request or the owner's terms are
-refused for, and nothing that a user's data brought about.
+Only the owner of a file learns what is wrong with it: the message may quote a cell. A deployed node
+writes it to its own log, and the server learns only that there is no data. The same holds for later
+errors: the server learns why its request or the owner's terms refuse it, and nothing that depends
+on a user's data.
 """
 
 from collections.abc import Iterator
@@ -64,7 +64,7 @@ def client_config(context: Context) -> Iterator[None]:
 
 
 def _memory(context: Context) -> secure.Memory:
-    """Return what the node keeps between messages: Flower passes it on from one to the next."""
+    """The node's memory between messages, which Flower carries from one to the next."""
     if _RECORD not in context.state:
         context.state[_RECORD] = ConfigRecord()
     return context.state.config_records[_RECORD]  # type: ignore[return-value]

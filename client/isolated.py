@@ -1,4 +1,4 @@
-"""How a program is started that works with an owner's data: what lies about is never its code.
+"""Start a program that works with an owner's data, without any code from its folder.
 
 ``python -m`` looks for modules in the folder that it is started in first, and an entry of
 ``PYTHONPATH`` that is empty or relative names that folder too. It may be one that somebody else

@@ -91,12 +91,12 @@ def check_terms(content: RecordDict, terms: Mapping[str, object]) -> None:
 
 
 def masked(content: RecordDict) -> bool:
-    """Return whether a request asks for a sum under masks."""
+    """True if a request asks for a masked sum."""
     return secure.RECORD in content.config_records
 
 
 def only(terms: Mapping[str, object]) -> bool:
-    """Return whether the owner wants masks. Whatever they wrote but a plain no counts as yes."""
+    """True if the owner insists on masks. Any value except a plain no counts as yes."""
     return terms.get(ONLY, False) not in (False, "false")
 
 
@@ -156,7 +156,7 @@ def masking(
 
 
 def lacks_noise(parameters: Mapping[str, messages.Scalar]) -> bool:
-    """Return whether nodes are to add noise, and the library that draws it is not installed here.
+    """True if nodes are to add noise, but the library that draws it is not installed here.
 
     Raises ValueError for parameters of which that cannot be said.
     """

@@ -3,14 +3,13 @@
 In a simulation a node hosts a contiguous share of the users in one source; every process keeps the
 source it loaded last, so a thousand simulated nodes parse a file once. A deployed node hosts
 everybody in the file that its own node-config names; what the server's run config says about data
-is ignored there. It numbers its users in the order of their ids: that of the file may tell
+is ignored there. It numbers its users in the order of their ids: that of the file may reveal
 something about their judgements.
 
 What a deployed node's rows are is declared in its node-config, under the names of the options:
-``kind``, ``responses``, ``labels``, ``max-judgements``, ``max-characters``,
-``one-user-per-row``. Whatever is wrong with a row is its user's alone: it is left
-out, the user stays, and only the node's own log is told.
-In a simulation the data are the operator's own, and bad rows are refused unless told otherwise.
+``kind``, ``responses``, ``labels``, ``max-judgements``, ``max-characters``, ``one-user-per-row``. A
+bad row affects its user alone: it is left out, the user stays, and only the node's own log notes
+it. In a simulation the data are the operator's own, and bad rows are refused by default.
 
 Legend: U users of the node, S sampled users, D dimensions.
 """
@@ -73,8 +72,8 @@ class UserStore:
     def examples(self, features: str, weights: bool = True) -> Examples:
         """Feature differences or tokens, by the JSON config of what the reward is learnt on.
 
-        Without ``weights`` nothing is computed with a language model: its tokens are all there is,
-        which tell what fits.
+        Without ``weights`` nothing is computed with a language model; its tokens show which texts
+        fit.
         """
         if features in self._examples:
             return self._examples[features]
@@ -85,11 +84,12 @@ class UserStore:
         return examples
 
     def model(self, features: str, weights: bool = True) -> Model:
-        """Return what is learnt on, by its JSON config; ``weights`` as of `examples`."""
+        """The model of a JSON config; ``weights`` as in `examples`."""
         return _base(self._here(features), weights, self.place < 0)
 
     def _here(self, features: str) -> str:
-        """Return what a server describes, at a node: names of a hub are a server's word there."""
+        """Check a server's description of features; a deployed node takes no hub name from a
+        server."""
         if self.place >= 0:
             return features
         return json.dumps(local(json.loads(features), Path("the server's description")))
@@ -102,7 +102,7 @@ class UserStore:
         return self.leaving_out(lambda left_out: model.examples(self.judgements, left_out))
 
     def leaving_out(self, made: Callable[[LeftOut | None], T]) -> T:
-        """Return what is made of the users' rows, those left out that are of no use for it.
+        """Call ``made``, which may leave out users' rows that it cannot use.
 
         How many these are, and why the first is, goes to the node's own log. In a simulation in
         which bad rows are refused nothing takes them.
@@ -114,11 +114,11 @@ class UserStore:
         return result
 
     def where(self, asked: UserSelection) -> np.ndarray:
-        """Return where the users of a request stand, (S,) int64; −1 for who is not here, or not any
-        more.
+        """The places of a request's users, (S,) int64; −1 for users who are not, or no longer,
+        here.
 
-        Who left since they registered has nothing to contribute. That must not show in what is
-        said of others, so it is no error.
+        A user who left since they registered contributes nothing. That must not affect others, so
+        it is no error.
         """
         names_U, order_U = self._named(asked.salt)
         if not len(names_U):
@@ -146,7 +146,7 @@ _stamps: dict[str, list[tuple[str, int, int, int]]] = {}
 
 
 def share(users: int, place: int, places: int) -> range:
-    """Return which of ``users`` users node ``place`` of ``places`` hosts."""
+    """The users that node ``place`` of ``places`` hosts, out of ``users``."""
     return range(users * place // places, users * (place + 1) // places)
 
 
@@ -178,8 +178,8 @@ def store_for(context: Context) -> UserStore:
 
 
 def _settings(context: Context) -> _Settings:
-    """Return what decides whom a node hosts: source, columns, what to do with bad rows, what is
-    learnt from them, what they are declared to be, place, places."""
+    """The settings that decide which users a node hosts: source, columns, handling of bad rows,
+    task, schema, place, places."""
     deployed = "data" in context.node_config
     # Who says where the data are says what its columns mean: a server that could would call a
     # column of labels the prompt, which it may be told.
@@ -198,8 +198,7 @@ def _settings(context: Context) -> _Settings:
 
 
 def source_for(context: Context) -> Randomness:
-    """Return where a node's own draws come from: in a simulation from the run's seed, if it has
-    one.
+    """The node's own randomness: in a simulation from the run's seed, if there is one.
 
     A deployed node draws from its own machine, whatever seed the server suggests.
     """
@@ -208,9 +207,9 @@ def source_for(context: Context) -> Randomness:
 
 
 def forget_changed(data: str) -> None:
-    """Before a run begins: a process that read this file or folder keeps it while it is the same.
+    """Forget a file or folder that this process has read, if it changed since.
 
-    It is by the times, sizes and numbers of its files that one which was written anew is told.
+    A change shows in the times, sizes and numbers of its files.
     """
     stamp = _stamp(Path(parse_source(data).name).expanduser())
     if _stamps.setdefault(data, stamp) != stamp:
@@ -248,7 +247,8 @@ def load_for_node(
     task: str = "reward",
     schema: Schema = PAIRS,
 ) -> Data:
-    """As ``load``, at a deployed node: what cannot be used is left out, and its own log told."""
+    """As ``load``, at a deployed node: rows that cannot be used are left out, and noted in its own
+    log."""
     result = load(data, columns, "isolate", task, schema)
     for note in result.notes:
         _log.info("%s", OperatorOnly(note))
@@ -257,8 +257,7 @@ def load_for_node(
 
 
 def place_of(reason: str) -> str:
-    """Return where a row that was left out stands, without the reason, which may quote what is in
-    it."""
+    """The place of a row that was left out, without the reason, which may quote it."""
     return reason.partition(": ")[0]
 
 

@@ -119,7 +119,7 @@ def load_client_key(path: Path) -> ec.EllipticCurvePrivateKey:
 
 
 def executor_secret() -> bytes:
-    """Return what an executor proves to know before it gets a task: 256 bits, as text."""
+    """A new secret that an executor must present to get a task: 256 bits, as text."""
     return secrets.token_hex(32).encode()
 
 
@@ -142,7 +142,7 @@ def make_folders(folder: Path, mode: int) -> None:
 
 
 def days_left(certificate: x509.Certificate) -> int:
-    """For how many more days a certificate is believed."""
+    """The number of days until a certificate expires."""
     return (certificate.not_valid_after_utc - datetime.datetime.now(datetime.UTC)).days
 
 

@@ -228,7 +228,7 @@ def _node(
 
 
 def _check_user(user: str) -> None:
-    """InputError if the SuperNode cannot be run as this user."""
+    """Raise InputError if the SuperNode cannot be run as this user."""
     if os.geteuid() != 0:
         raise InputError("--node-user needs root, to start the SuperNode as another user")
     try:

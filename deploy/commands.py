@@ -15,7 +15,7 @@ NODE_ENVIRONMENT = {
     "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.25",
     "FLWR_TELEMETRY_ENABLED": "0",
 }
-#: What a SuperNode's app is told: where the agent is, and nothing else.
+#: The only setting of a SuperNode's app: the place of the agent's socket.
 SOCKET = "/run/murmuration/agent.sock"
 #: What a SuperLink or SuperNode and its executor know, and nobody else. Mode 0600.
 EXECUTOR_SECRET = "superexec.key"
@@ -54,7 +54,7 @@ def superlink(server: Path, bind: str, port: int) -> list[str]:
 
 
 def superexec(server: Path, port: int) -> list[str]:
-    """Return what starts the ServerApp of each run."""
+    """The command that starts the ServerApp of each run."""
     return [
         tool("flower-superexec"),
         *("--runtime-api-address", f"127.0.0.1:{port}"),
@@ -64,7 +64,7 @@ def superexec(server: Path, port: int) -> list[str]:
 
 
 def supernode(place: Path, address: str, socket: str, port: int) -> list[str]:
-    """A SuperNode whose app is told nothing but where the agent is.
+    """A SuperNode whose app gets nothing except the place of the agent's socket.
 
     Its port on this machine answers the account that it runs as (``deploy.guarded``), and
     gives tasks to nobody but an executor that knows the secret: under ``--isolation subprocess``,
@@ -83,7 +83,7 @@ def supernode(place: Path, address: str, socket: str, port: int) -> list[str]:
 
 
 def node_executor(place: Path, port: int) -> list[str]:
-    """Return what starts the ClientApp at a SuperNode; they talk over the loopback address."""
+    """The command that starts the ClientApp at a SuperNode; they talk over the loopback address."""
     return [
         tool("flower-superexec"),
         "--insecure",
@@ -147,7 +147,7 @@ def client_units() -> dict[str, str]:
 
 
 def register(folder: Path) -> str:
-    """A script that tells the SuperLink which clients' keys to accept; as often as one likes."""
+    """A script that registers the clients' keys at the SuperLink; it can be run repeatedly."""
     return _script(
         "Registers every client's public key that is not registered yet; waits for the SuperLink.",
         python("-m", "murmuration.cli.main", "deploy", "register", str(folder)),
@@ -156,14 +156,14 @@ def register(folder: Path) -> str:
 
 
 def readme(address: str, hosts: Sequence[str], clients: Sequence[str], fingerprint: str) -> str:
-    """Return what was written, and what to do next."""
+    """The README of a deployment's folder: its files, and the next steps."""
     listed = "\n".join(f"   - `clients/{name}/` → {name}'s machine" for name in clients)
     names = {"address": address, "hosts": ", ".join(hosts), "fingerprint": fingerprint}
     return template("server.md").format(**names, listed=listed)
 
 
 def template(name: str) -> str:
-    """Return what stands in a file of this room, with places for what is put in."""
+    """A template of this room, with placeholders."""
     return (_TEXTS / name).read_text(encoding="utf-8")
 
 
@@ -174,7 +174,7 @@ def tool(name: str) -> str:
 
 
 def programs() -> Path:
-    """Return where the programs of this interpreter's packages are; they find each other there."""
+    """The folder of the programs of this interpreter's packages; they find each other there."""
     return Path(sysconfig.get_path("scripts"))
 
 

@@ -1,4 +1,4 @@
-"""What the code that a server ships is given on a client's machine: few variables, no way to stay.
+"""Confine the code that a server ships to a client's machine: few variables, no way to stay.
 
 A SuperNode's executor starts the ClientApp, which is the server's code. It gets the variables
 of ``client.isolated`` and no others: no cloud key or token that the owner happens to have
@@ -23,7 +23,7 @@ from murmuration.deploy.commands import NODE_ENVIRONMENT, programs
 
 
 def node_environment(work: Path) -> dict[str, str]:
-    """All variables of a SuperNode and its executor, which work in the folder ``work``."""
+    """The environment of a SuperNode and its executor, which work in the folder ``work``."""
     passed = passed_on()
     return {
         **passed,

@@ -1,4 +1,4 @@
-"""What a client's owner is told before anything runs: what is there, what will leave, and what did.
+"""Reports for a client's owner: the data here, what will leave the machine, and what has left.
 
 Nobody is asked for anything, but by ``server_line``.
 """
@@ -107,7 +107,7 @@ def rules(policy: Policy) -> list[str]:
 
 
 def spent(client: Client) -> list[str]:
-    """Return what has left this machine so far, in lines, and by other ledgers that lie beside it;
+    """The answers that have left this machine so far, in lines, and the ε of ledgers beside it;
     InputError if its ledger is damaged."""
     policy = client.policy
     with extensions.only(policy.extensions):
@@ -150,7 +150,7 @@ def _ledgers_beside(client: Client) -> dict[Path, OwnLedger]:
 
 
 def _all_together(ledgers: list[OwnLedger], beside: list[Path], policy: Policy) -> list[str]:
-    """Return what no rule counts: each folder has a ledger of its own."""
+    """A warning that each folder has a ledger of its own, and that no rule adds them up."""
     plans = [plan for ledger in ledgers for plan in ledger.plans.values()]
     try:
         epsilon = f"epsilon {cost(plans, policy.delta):.4g} at delta {policy.delta:g}"
@@ -234,7 +234,7 @@ def checks(
 
 
 def server_line(client: Client) -> str:
-    """Return what there is to say of the server, which is asked for its certificate."""
+    """A line about the server, which is asked for its certificate."""
     try:
         certificate = server_certificate(client.address, client.folder / AUTHORITY)
     except InputError as error:

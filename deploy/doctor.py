@@ -2,7 +2,7 @@
 
 And what of it strangers reach: it tries to list nodes and runs and to take an app's task as
 somebody who knows the address and the CA certificate and has no key. From a server's folder that is
-done by another account of the machine (as root); from a client's, by whoever runs it, from there.
+done by another account of the machine (as root); from a client's, by the account that runs it.
 """
 
 import os
@@ -44,7 +44,7 @@ class Finding:
 
 
 def examine_until_well(folder: Path, seconds: float) -> list[Finding]:
-    """Return what ``examine`` finds when all is well, or after so many seconds.
+    """The findings of ``examine`` once all is well, or after ``seconds``.
 
     Raises:
         InputError: as of ``examine``.
@@ -76,7 +76,7 @@ def examine(folder: Path) -> list[Finding]:
 
 
 def _from_a_client(folder: Path) -> list[Finding]:
-    """Return what whoever has a client's address and CA certificate reaches from this machine."""
+    """Findings from attempts to connect with a client's address and CA certificate."""
     address = Client.load(folder).address
     result = [_certificate(address, folder), _plain(address)]
     if result[0].well and _runs_it(address):
@@ -89,7 +89,7 @@ def _from_a_client(folder: Path) -> list[Finding]:
 
 
 def _runs_it(address: str) -> bool:
-    """Return whether what answers at an address is a program of this account, on this machine."""
+    """True if the listener at an address is a program of this account, on this machine."""
     with connection(address) as end:
         peer, here = end.getpeername()[:2], end.getsockname()[:2]
         for _ in range(_LOOKS):  # until it has taken the connection
@@ -100,8 +100,8 @@ def _runs_it(address: str) -> bool:
 
 
 def _strangers(address: str, server: Path) -> list[Finding]:
-    """Return what this account gets without the executors' secret, and what another account
-    gets."""
+    """Findings from attempts to connect without the executors' secret, by this and by another
+    account."""
     certificate = (server / "ca.crt").read_bytes()
     got = tried(address, certificate)
     mine = {name: outcome for name, outcome in got.items() if name in RUNTIME}
@@ -154,7 +154,7 @@ def _certificate(address: str, server: Path) -> Finding:
 
 
 def _plain(address: str) -> Finding:
-    """Return whether somebody who does not speak TLS gets anything."""
+    """Check that a connection without TLS gets no answer."""
     try:
         with connection(address) as plain:
             plain.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -91,10 +91,10 @@ class Guarded:
 
 
 def guard_all(program: str, account: int) -> None:
-    """From now on uvicorn serves nothing that is not guarded, as a superlink or a supernode.
+    """Make uvicorn serve only guarded apps from now on, as a superlink or a supernode.
 
-    Outermost, where the address is the connection's own: further in, uvicorn believes the
-    X-Forwarded-For of whoever is on this machine.
+    Outermost, where the address is the connection's own: further in, uvicorn believes any local
+    sender's X-Forwarded-For.
     """
     load = uvicorn.Config.load
 

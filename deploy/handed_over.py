@@ -2,12 +2,12 @@
 
 The operator's authority, whose certificate is ``ca.crt``, signs the list of a folder's files with
 their SHA-256 (``SHA256SUMS``, as ``sha256sum`` reads it). That shows that the folder is what
-``deploy init`` wrote, whole, if the owner knows the authority's fingerprint from elsewhere: told
-with ``--fingerprint``, or kept from the first start. It shows nothing against the operator, who
-signs; against them is that nothing here is ever code, and that a policy is read by its owner.
+``deploy init`` wrote, whole, if the owner knows the authority's fingerprint: given as
+``--fingerprint``, or kept from the first start. It shows nothing against the operator, who signs;
+against them is that nothing here is ever code, and that a policy is read by its owner.
 
-Each file is read once. What was examined, and shown to the owner, is then what is used, whoever
-writes to the folder afterwards; and nobody but its owner may.
+Each file is read once. So the files in use are those that were examined and shown to the owner,
+even if somebody writes to the folder afterwards; and only its owner may.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ _HASH = ec.ECDSA(hashes.SHA384())
 
 @dataclass(frozen=True)
 class HandedOver:
-    """A folder that is as it was signed, but for what its owner may change.
+    """A folder that is as it was signed, except for files that its owner may change.
 
     Attributes:
         fingerprint: SHA-256 of the authority's certificate, as ``openssl x509 -fingerprint
@@ -86,7 +86,7 @@ class HandedOver:
         return cls(fingerprint_of(certificate), tuple(sorted(other)), contents)
 
     def check_authority(self, state: Path, expected: str) -> bool:
-        """Return whether the fingerprint is one that the owner knows, from elsewhere or before.
+        """True if the owner knows the fingerprint, from elsewhere or from before.
 
         Raises:
             InputError: it is another than expected, or than at the first start (kept in ``state``).
@@ -154,7 +154,7 @@ def _read(folder: Path) -> dict[str, bytes]:
 
 
 def _content(path: Path) -> bytes:
-    """Return what is in a file of the list, unless another thing came to its place meanwhile."""
+    """The content of a file of the list; InputError if another file took its place meanwhile."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:  # noqa: PTH123 (a descriptor has no path)
         if why := _wrong(path.name, os.fstat(descriptor)):
@@ -163,14 +163,14 @@ def _content(path: Path) -> bytes:
 
 
 def _others_write(seen: os.stat_result) -> bool:
-    """Return whether another account may write there, or is the owner, who may let itself; root
-    may start the node for an owner who is not root."""
+    """True if another account may write there, or owns it. Root, who may start the node for an
+    owner, does not count."""
     account = os.geteuid()
     return bool(seen.st_mode & 0o022) or (account != 0 and seen.st_uid not in (0, account))
 
 
 def _wrong(name: str, seen: os.stat_result) -> str:
-    """Why a directory's entry is not one of a client's files, or nothing."""
+    """The reason why a directory's entry is not one of a client's files; "" if it is one."""
     if stat.S_ISLNK(seen.st_mode):
         return "a link"
     if name not in FILES:

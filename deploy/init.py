@@ -1,4 +1,4 @@
-"""What ``murmuration deploy init`` writes: a folder for the server and one for each client.
+"""The files of ``murmuration deploy init``: a folder for the server and one for each client.
 
     DIR/README.md                what everything is, and what to do next
     DIR/authority/               the CA's key and certificate; keep the key off-line
@@ -48,7 +48,8 @@ REGISTRATION = "nodes.toml"
 
 @dataclass(frozen=True)
 class Deployment:
-    """Who connects to whom. InputError for names that cannot be folders or hosts.
+    """The machines of a deployment, and their addresses. InputError for names that cannot be
+    folders or hosts.
 
     ``hosts`` are the names and addresses under which clients reach the server, the first one being
     the one they use; ``clients`` the names of the nodes, and ``users`` the most users whom each of
@@ -97,24 +98,24 @@ class Deployment:
 
     @property
     def hosted(self) -> int:
-        """Return how many users all clients may host together."""
+        """The most users that all clients together may host."""
         return sum(self.users.get(name, 1) for name in self.clients)
 
     @property
     def bind(self) -> str:
-        """Return where the SuperLink listens: everywhere, unless clients are on this machine
+        """The address on which the SuperLink listens: all, unless clients are on this machine
         too."""
         return self.hosts[0] if self.hosts[0] in ("127.0.0.1", "::1") else "0.0.0.0"
 
     @property
     def address(self) -> str:
-        """Return where clients connect to."""
+        """The address to which clients connect."""
         host = self.hosts[0]
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
 
 def deployed_address(server: Path) -> str:
-    """Return where a deployment's SuperLink is; InputError if the folder is none of its server."""
+    """The address of a deployment's SuperLink; InputError if the folder is not a server's."""
     try:
         settings = tomllib.loads((server / "flwr" / "config.toml").read_text(encoding="utf-8"))
         return str(settings["superlink"][CONNECTION]["address"])

@@ -1,4 +1,4 @@
-"""What somebody gets from a SuperLink or SuperNode who knows where it is, and has no key.
+"""Try to use a SuperLink or SuperNode by its address alone, without a key.
 
 Nothing is taken or changed by asking: no task type is asked for, so no task is handed out.
 """
@@ -24,7 +24,7 @@ REFUSED, ANSWERED = "refused", "ANSWERED"
 
 
 def tried(address: str, certificate: bytes | None) -> dict[str, str]:
-    """Return what came of each attempt: refused, answered, or why it could not be tried.
+    """The outcome of each attempt: refused, answered, or the reason why it could not be tried.
 
     ``certificate`` is the CA's, in PEM; None: without TLS, as at a SuperNode's own port.
     """
@@ -48,7 +48,7 @@ def tried_as(user: str, address: str, certificate: bytes | None) -> dict[str, st
 
 
 def as_account(user: str, do: Callable[[], Any]) -> Any:
-    """Return what ``do`` comes to when another account does it (needs root); None if it fails.
+    """The result of ``do``, called by another account (needs root); None if it fails.
 
     In a copy of this process, which has loaded all that it needs: the other account need not be
     able to read our installation.

@@ -1,4 +1,4 @@
-"""Whether a client's policy allows the run that its operator means to make, before it is asked.
+"""Compare a client's policy with the run that its operator plans, before it is asked.
 
 The plan is made as the server makes it, from the numbers in the client's ``run.toml``, over users
 who are made up; the policy is held against it as the owner's agent will hold it against the plan
@@ -51,8 +51,8 @@ _NODES = 100
 
 
 def compared(run: Path, policy: Policy, state: Path, *, hosted: int) -> tuple[str, bool]:
-    """Return what an owner's agent would say to the run of a ``run.toml``, and whether it would
-    answer.
+    """The answer of an owner's agent to the run of a ``run.toml``, in a line, and True if it would
+    take part.
 
     ``state`` is the agent's folder, whose ledger says what was promised before; ``hosted`` how many
     users there are. How many parties there will be under masks is not known here: the fewest are
@@ -96,7 +96,7 @@ def _compared(run: Path, policy: Policy, state: Path, hosted: int) -> tuple[str,
 
 
 def _check_names_nothing(config: RunConfig) -> None:
-    """InputError for a run by texts that could name a file, a model or a place on a network.
+    """Raise InputError for settings that could name a file, a model or a place on a network.
 
     Somebody else wrote them: to compare a plan nothing is loaded or asked for by such a name.
     """
@@ -112,7 +112,7 @@ def _check_names_nothing(config: RunConfig) -> None:
 
 
 def _check_sizes(config: RunConfig) -> None:
-    """InputError for a run whose numbers alone make its comparison long or large."""
+    """Raise InputError for a run whose numbers would make the comparison long or large."""
     for name, most in _MOST.items():
         if getattr(config, name) > most:
             raise InputError(
@@ -122,7 +122,7 @@ def _check_sizes(config: RunConfig) -> None:
 
 
 def own_ledger(state: Path) -> OwnLedger:
-    """Return what an agent has noted, to read; InputError if it is damaged."""
+    """The ledger of an agent, for reading; InputError if it is damaged."""
     path = state / "own-ledger.jsonl"
     if path.exists() or head_path(path).exists():
         return OwnLedger.read(path)
@@ -130,7 +130,7 @@ def own_ledger(state: Path) -> OwnLedger:
 
 
 def usual_request(config: RunConfig) -> messages.TrainRequest:
-    """Return what the first round of a run asks of a node, about nobody, its stated plan included.
+    """The request of a run's first round, for no users, with its stated plan.
 
     Raises:
         InputError: there is no such run, or its plan depends on what nodes say.

@@ -72,11 +72,11 @@ class Program:
 
     @property
     def alive(self) -> bool:
-        """Return whether it runs."""
+        """True while the process runs."""
         return self.process.poll() is None
 
     def started(self) -> list[psutil.Process]:
-        """Return what the program has started and still runs."""
+        """The processes that the program has started and that still run."""
         with contextlib.suppress(psutil.NoSuchProcess):
             if main := self._main():
                 return descendants(main.pid)
@@ -107,7 +107,7 @@ class Program:
             self.process.wait()
 
     def text(self) -> str:
-        """Return what it has printed."""
+        """The output so far."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def _main(self) -> psutil.Process | None:
@@ -173,7 +173,7 @@ def node_programs(
 
 
 def state_beside(folder: Path) -> Path:
-    """Return where an owner keeps what is theirs, unless they say: beside what they were handed."""
+    """The default folder for an owner's state: beside the folder that was handed over."""
     return folder.with_name(f"{folder.name}-state")
 
 
@@ -192,8 +192,8 @@ def own_folder(folder: Path) -> Path:
 
 
 def check_own(folder: Path) -> None:
-    """InputError unless a folder is this account's, for it alone; a link to one may be, too, if
-    nobody else made it."""
+    """Raise InputError unless a folder belongs to this account alone; a link that this account made
+    is followed."""
     try:
         link, seen = folder.lstat(), folder.stat()
     except OSError as error:

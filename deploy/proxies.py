@@ -16,7 +16,7 @@ def proxy_for(address: str) -> str:
 
 
 def way_around(address: str) -> str:
-    """Return what to set where a proxy takes what is for ``address``, and "" where none does."""
+    """Advice where a proxy would take connections to ``address``; "" where none does."""
     if not proxy_for(address):
         return ""
     host = urlsplit(f"//{address}").hostname

@@ -5,8 +5,8 @@ that ends in any other way than completed is submitted again and goes on from it
 ledger has every release that was charged, so what the crash repeats is charged again. What its app
 refuses, or cannot start, would end in the same way again, and is submitted once.
 
-Whoever started it is shown how it goes on: rounds and ε are those of the run directory, who is
-online is the SuperLink's. Which owners would refuse stands in the private log, which they may read.
+The operator sees its progress: rounds and ε from the run directory, online nodes from the
+SuperLink, and refusals of owners from the private log.
 """
 
 import json
@@ -33,6 +33,7 @@ from murmuration.preference.data.errors import InputError
 from murmuration.privacy.figures import counted, share_text
 from murmuration.reporting.live.progress import RoundProgress
 from murmuration.server.registration import registration_for
+from murmuration.server.result import Result
 from murmuration.server.run_files import REFUSED, handed_over
 from murmuration.sims.runtimes.app_bundle import write_bundle
 from murmuration.sims.runtimes.tail import Tail
@@ -45,7 +46,7 @@ from murmuration.strategies.settings.declaration import about
 _POLL = 0.5
 #: What Flower says before an error of ours.
 _FLOWERS = "ServerApp failed with exception: "
-#: Seconds after which a run that has not begun is told of.
+#: Seconds after which a run that has not begun is reported.
 _BEGINS = 60.0
 #: Seconds after which Flower starts a ServerApp once more, beside itself, and how often it may.
 _STARTED_AGAIN, _STARTS = 30.0, 5
@@ -143,8 +144,8 @@ def run_deployed(
                 say(stop(server, address, run_id))
                 raise
         if not why:
-            result = out / "result.json"
-            return json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
+            result = Result.read(out)
+            return result.to_json() if result else {}
         why = shortened(why)
         if (aborted := out / "aborted.json").exists():
             ended = json.loads(aborted.read_text(encoding="utf-8"))
@@ -189,9 +190,9 @@ def submit(server: Path, app: Path) -> int:
 
 
 class Watch:
-    """Says what is new about a run whenever it is asked to look.
+    """Report what is new about a run at each look.
 
-    ``out`` is the run's folder; what is in it when the watch begins was told before.
+    ``out`` is the run's folder; its content when the watch begins is not reported again.
     """
 
     def __init__(
@@ -235,7 +236,7 @@ class Watch:
         lines, anew = self._metrics.read()
         self._progress.add(lines, anew=anew)
         left = self._progress.left
-        for line in () if anew else lines:  # a resumed run's file begins with what was told before
+        for line in () if anew else lines:  # a resumed run's file begins with lines reported before
             epsilon = line.get("epsilon")
             spent = "" if epsilon is None else f", epsilon {epsilon:.4g}"
             share = line.get("heldout_accuracy")
@@ -278,7 +279,7 @@ def follow(server: Path, address: str, run_id: int, watch: Watch) -> str:
 
 
 def stop(server: Path, address: str, run_id: int) -> str:
-    """Stop a run at the SuperLink; return whether that was done, for whoever interrupted it."""
+    """Stop a run at the SuperLink; True if that was done."""
     certificate = (server / "ca.crt").read_bytes()
     try:
         with ControlHttpClient.from_server_address(address, False, certificate, []) as client:
@@ -289,14 +290,14 @@ def stop(server: Path, address: str, run_id: int) -> str:
 
 
 def online(client: ControlHttpClient) -> str:
-    """Return how many of the registered nodes are online."""
+    """The number of registered nodes that are online, in words."""
     nodes = list(client.ListNodes(ListNodesRequest()).nodes_info)
     there = sum(node.status == "online" for node in nodes)
     return f"{there} of {len(nodes)} nodes online"
 
 
 def refusing(line: Mapping[str, Any]) -> str:
-    """Return what owners said of a plan, from the private log's line."""
+    """The owners' answers to a plan, from a line of the private log."""
     rules = Counter(line["would refuse"].values())
     shown = line["shown the plan"]
     if not rules:

@@ -2,12 +2,12 @@
 
 ``murmuration deploy init`` writes from it
 
-    server/run.toml             what ``deploy run`` does unless it is told otherwise
+    server/run.toml             the defaults of ``deploy run``
     clients/NAME/run.toml       the same, for the owner: ``deploy client --check`` compares
-    clients/NAME/policy.toml    rules that one run by these numbers fits, and a second does not
+    clients/NAME/policy.toml    rules that allow one run by these numbers, and no second
 
 so that a run by default is answered by policies as they were handed out. A policy is its owner's to
-edit. What a run really asks is stated by the server when it begins, whatever stands in these files.
+edit. The server states the real request of a run when it begins, whatever these files contain.
 """
 
 from dataclasses import asdict, dataclass, fields

@@ -44,11 +44,12 @@ def _lines() -> Iterator[str]:
     rows = [*TABLE, *dict.fromkeys(brought)]
     yield "# What is proven"
     yield ""
-    yield "Written by `python docs/write_what_is_proven.py` from `privacy/theorems.py`. A release"
-    yield "without a row here cannot be built, and a run of it is refused before any data are read."
-    yield "`murmuration audit NAME` attacks a row. Words are in the [glossary](glossary.md)."
+    yield "Each row is a theorem about one kind of release. What has no row cannot be built: a run"
+    yield "that needs it is refused before any data are read. `murmuration audit NAME` attacks the"
+    yield "theorem with that audit. Words are in the [glossary](glossary.md). This page is written"
+    yield "by `python docs/write_what_is_proven.py` from `privacy/theorems.py`."
     yield ""
-    yield "| | part of one user | who takes part | noise or draw | under | strategies | audit |"
+    yield "| | one user contributes | sampled | noise | adjacency | strategies | audit |"
     yield "|---|---|---|---|---|---|---|"
     says = []
     for number, alike in enumerate(_alike(rows), start=1):
@@ -64,22 +65,22 @@ def _lines() -> Iterator[str]:
         status = "" if row.status is Status.PROVEN else f" **{_STATUS[row.status]}**"
         says.append(f"{number}. {row.says}{status}{source}")
     yield ""
-    yield "What each says, and where it comes from:"
+    yield "The theorems, with Gaussian noise where a row has several kinds:"
     yield ""
     yield from says
     yield ""
-    yield "Of other noise in such rows:"
+    yield "The same with other noise:"
     yield ""
     for mechanism in _IN_PLACE:
         row = next(row for row in rows if row.mechanism is mechanism)
         says_of_it = row.says.removeprefix("As the row above: ")
         yield f"- *{mechanism}*: {says_of_it} *{row.source}.*"
     yield ""
-    yield "## By two accountants"
+    yield "## Compared with dp-accounting"
     yield ""
-    yield f"ε of {_ROUNDS} rounds at δ = {_DELTA:g}, here and by dp-accounting:"
+    yield f"ε of {_ROUNDS} rounds at δ = {_DELTA:g}, by both accountants:"
     yield ""
-    yield "| | adjacency | here | dp-accounting |"
+    yield "| | adjacency | Murmuration | dp-accounting |"
     yield "|---|---|---|---|"
     for about, charge in _FIGURES.items():
         for adjacency in (Adjacency.ADD_REMOVE, Adjacency.REPLACE):
@@ -88,7 +89,7 @@ def _lines() -> Iterator[str]:
 
 
 def _alike(rows: Sequence[Theorem]) -> Iterator[list[Theorem]]:
-    """Rows that differ in the form of Gaussian noise alone, together."""
+    """Group rows that differ only in the form of Gaussian noise."""
     for row in rows:
         if row.mechanism not in _IN_PLACE:
             others = (r for r in rows if r.mechanism in _IN_PLACE and _sum(r) == _sum(row))
@@ -102,13 +103,13 @@ def _sum(row: Theorem) -> tuple:
 #: In place of adjacencies, where nothing is proven under any.
 _UNDER = {Status.CLAIMED: "none (claimed under all)", Status.NONE: "none"}
 _STATUS = {
-    Status.CLAIMED: "Claimed; the proof does not hold.",
-    Status.NONE: "No promise.",
+    Status.CLAIMED: "Claimed by the paper; the proof does not hold.",
+    Status.NONE: "No guarantee.",
 }
 
 
 def _strategies(alike: Sequence[Theorem]) -> str:
-    """Strategies with such rows, and which of them have the first form of noise alone."""
+    """Name the strategies that have these rows, and those that have only the first."""
     named = [s for s in registry.OURS if alike[0] in s.theorems]
     checkout = BRINGS["murmuration.strategies"]
     return ", ".join(

@@ -1,7 +1,8 @@
 """Learn preferences of many users with user-level differential privacy.
 
 ``train`` makes a run; before, ``data`` looks at judgements and ``plan`` computes the cost of a run;
-``privatize`` randomizes labels; ``compare`` runs strategies side by side. ``Run`` is a finished run
+``privatize`` randomizes labels; ``compare`` runs strategies side by side. All take settings as
+keywords, or as a ``TrainConfig``. ``Run`` is a finished run
 and ``RewardModel`` its model, which ``score`` uses. Installed packages add more names; ``__all__``
 has all. Bad input raises an ``InputError``, of one line. Within ``online()`` models that a folder
 names may be fetched from a hub. Everything else is internal: it may change from one version to the
@@ -34,7 +35,7 @@ _PLACES = {
     "PrivatizedLabels": "murmuration.api.privatizing",
     "RewardModel": "murmuration.preference.reward",
     "Run": "murmuration.api.run",
-    "StrategyComparison": "murmuration.planning.compare",
+    "TrainConfig": "murmuration.api.config",
     "compare": "murmuration.api.comparing",
     "data": "murmuration.api.looking",
     "online": "murmuration.preference.online",
@@ -55,13 +56,13 @@ if TYPE_CHECKING:  # what editors complete, where all rooms are there
     from murmuration.alignment.rewards import Guards as Guards
     from murmuration.alignment.supervised import Supervised as Supervised
     from murmuration.api.comparing import compare as compare
+    from murmuration.api.config import TrainConfig as TrainConfig
     from murmuration.api.looking import data as data
     from murmuration.api.privatizing import PrivatizedLabels as PrivatizedLabels
     from murmuration.api.privatizing import privatize as privatize
     from murmuration.api.run import Run as Run
     from murmuration.api.scoring import score as score
     from murmuration.api.training import train as train
-    from murmuration.planning.compare import StrategyComparison as StrategyComparison
     from murmuration.planning.look import DataSummary as DataSummary
     from murmuration.planning.plan import plan as plan
     from murmuration.preference.data.errors import InputError as InputError

@@ -75,16 +75,3 @@ WORDS = {
     "sft": Words("judgements", "judgements", "what any single user was shown", "was shown"),
     "policy": Words("judgements", "judgements", "what any single user judged", "prefers"),
 }
-
-
-def in_words(text: str, task: str) -> str:
-    """The sentence about judgements, in the task's word for what users have."""
-    return text.replace("judgement", "text") if task == "text" else text
-
-
-def of_rows(text: str) -> str:
-    """The sentence about users, as one about rows, each declared to be a user."""
-    text = text.replace("User-level", "Row-level").replace(
-        "one user, with all their judgements,", "one row"
-    )
-    return text.replace("all judgements of one user, their number included", "one row")

@@ -1,4 +1,4 @@
-"""Which two data sets count as neighbours: the sentence behind every epsilon.
+"""The adjacency: the relation between neighbouring data sets behind every epsilon.
 
 An (epsilon, delta) means nothing until this is fixed, so every plan, ledger, report and audit
 carries one of these names. The relation decides two things: how far a sum of clipped user vectors
@@ -33,28 +33,33 @@ class Adjacency(StrEnum):
 
     @property
     def counts_are_public(self) -> bool:
-        """Return whether the number of judgements of each user is public under this relation."""
+        """True if the number of judgements of each user is public under this relation."""
         return self is Adjacency.REPLACE_LABELS
 
-    @property
-    def sentence(self) -> str:
-        """Return what a reader of a report needs to know, in one sentence."""
-        return _SENTENCES[self]
+    def sentence(self, rows: str = "judgements", *, each_row: bool = False) -> str:
+        """The definition in one sentence, for a reader of a report; users have ``rows``, or
+        ``each_row`` is declared to be a user."""
+        sentence = _OF_ROWS.get(self) if each_row else None
+        return (sentence or _OF_USERS[self]).format(rows=rows)
 
 
-_SENTENCES = {
+_OF_USERS = {
     Adjacency.ADD_REMOVE: (
-        "Neighbouring data sets differ in whether one user, with all their judgements, takes part."
+        "Neighbouring data sets differ in whether one user, with all their {rows}, takes part."
     ),
     Adjacency.ZERO_OUT: (
         "The list of users is public; neighbouring data sets differ in whether one user's "
         "contribution is replaced by nothing."
     ),
     Adjacency.REPLACE: (
-        "Neighbouring data sets differ in all judgements of one user, their number included."
+        "Neighbouring data sets differ in all {rows} of one user, their number included."
     ),
     Adjacency.REPLACE_LABELS: (
         "Neighbouring data sets differ in the labels of one user; prompts, responses and the "
-        "number of judgements are public."
+        "number of {rows} are public."
     ),
+}
+_OF_ROWS = {
+    Adjacency.ADD_REMOVE: "Neighbouring data sets differ in whether one row takes part.",
+    Adjacency.REPLACE: "Neighbouring data sets differ in one row.",
 }

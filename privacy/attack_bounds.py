@@ -1,10 +1,10 @@
-"""What an attacker can gain from a run: bounds that follow from its whole curve, not from a point.
+"""Bounds on all attacks on a run, from its whole privacy curve and not from one point.
 
-Whoever tests which of two neighbouring data sets a run was given says "in" with some probability
-where the user is in (TPR) and where they are not (FPR). With H_α ≤ d at α ≥ 0, TPR ≤ d + α · FPR.
-A run's δ(ε), in both orders of the neighbours, gives d = δ(ε) at α = e^ε and, seen from the other
-order, d = 1 − e^−ε (1 − δ(ε)) at α = e^−ε (Kairouz et al. 2015). The
-least of these lines bounds every attack at once, whatever it knows and computes.
+A test of which of two neighbouring data sets a run was given says "in" with some probability where
+the user is in (TPR) and where they are not (FPR). With H_α ≤ d at α ≥ 0, TPR ≤ d + α · FPR. A run's
+δ(ε), in both orders of the neighbours, gives d = δ(ε) at α = e^ε and, seen from the other order,
+d = 1 − e^−ε (1 − δ(ε)) at α = e^−ε (Kairouz et al. 2015). The least of these lines bounds every
+attack at once, whatever it knows and computes.
 
 **μ of Gaussian DP** (Dong, Roth and Su 2022) is here the least μ such that one Gaussian of
 sensitivity μ in units of its noise has at least the run's δ(ε), as far as known, at every ε from 0
@@ -68,7 +68,7 @@ _Line = tuple[float, float]
 def of_run(
     run: Iterable[tuple[Event, int]], *, adjacency: Adjacency, epsilon: float, delta: float
 ) -> AttackBounds:
-    """Return what attacks on one run with these events can reach at most.
+    """The bounds on attacks on one run with these events.
 
     ``epsilon`` is what the run is known to cost at ``delta``.
     """
@@ -86,7 +86,7 @@ def of_run(
 
 
 def of_point(epsilon: float, delta: float) -> AttackBounds:
-    """Return what attacks can reach at most on what is (``epsilon``, ``delta``)-DP."""
+    """The bounds on attacks on any (``epsilon``, ``delta``)-DP release."""
     if not epsilon <= _MOST_EPSILON:
         return AttackBounds(1.0, 1.0, None)
     return _bounds([(epsilon, delta)])
@@ -126,7 +126,7 @@ def _hull(lines: Sequence[_Line]) -> list[_Line]:
 
 
 def _is_above(first: _Line, middle: _Line, last: _Line) -> bool:
-    """Return whether the middle one lies on the straight line between the others, or above."""
+    """True if the middle line lies on or above the straight line between the others."""
     (a, at_a), (b, at_b), (c, at_c) = first, middle, last
     return (at_b - at_a) * (c - b) >= (at_c - at_b) * (b - a)
 
@@ -154,8 +154,7 @@ def _up(value: float) -> float:
 
 
 def sure_at_most(epsilon: float, prior: float = 0.5) -> float:
-    """The most that somebody who held it likely with ``prior`` can then hold it likely: odds times
-    e^ε, but for outcomes of probability δ."""
+    """The largest posterior from this ``prior``: odds times e^ε, except with probability δ."""
     if math.isinf(epsilon):
         return 1.0
     odds = prior / (1.0 - prior) * math.exp(min(epsilon, 700.0))

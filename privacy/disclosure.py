@@ -1,4 +1,4 @@
-"""Who may see a value: everybody, or only the operator of a run.
+"""Marks of values by audience: everybody, or only the operator of a run.
 
 Values of a run are of three kinds, and whatever shows or writes one takes it with its mark alone.
 ``Public`` ones follow from settings, or from what was declared public. ``Released`` ones were
@@ -43,7 +43,7 @@ class Released(Generic[Value]):
     value: Value
 
     def then(self, function: Callable[[Value], Result]) -> "Released[Result]":
-        """Return what is computed from it: post-processing costs nothing."""
+        """Compute a value from it: post-processing costs nothing."""
         return Released(function(self.value))
 
 
@@ -116,7 +116,7 @@ class Disclosure(MutableMapping[str, Any]):
 
 
 def disclosed(values: Disclosure) -> dict[str, Any]:
-    """Return what may be written where everybody can read it.
+    """The values that may be written for everybody to read.
 
     Raises:
         Unmarked: these are values that nobody marked.

@@ -1,4 +1,4 @@
-"""What other packages bring by entry points: names are read of all, code is imported of one.
+"""Extensions of other packages by entry points: all names are read, only code in use is imported.
 
 A package declares an entry point of one of our groups, and its object can be used by its name. To
 list names imports nothing, so a package that is broken stops only those who ask for its object. A
@@ -23,7 +23,7 @@ _of_process: frozenset[str] | None = None
 
 
 class ExtensionError(ValueError):
-    """What an entry point names cannot be used; one line, with the package and the name."""
+    """An entry point cannot be used; one line, with the package and the name."""
 
 
 @contextmanager

@@ -31,12 +31,13 @@ def points_of_error(error: float | None) -> str:
 
 
 def interval(std: float) -> float:
-    """Return how far noise of a standard deviation moves a number, with ``CONFIDENCE``."""
+    """The half-width of the interval of a number with noise of this standard deviation, at
+    ``CONFIDENCE``."""
     return NormalDist().inv_cdf(0.5 + CONFIDENCE / 2) * std
 
 
 def round_digits(value: float, digits: int = 2) -> str:
-    """So many significant digits, with thousands separated: 43219 → ``43,000``."""
+    """Round to significant digits, with thousands separated: 43219 → ``43,000``."""
     if not math.isfinite(value):
         return str(value)
     if value == 0:

@@ -1,4 +1,4 @@
-"""What rooms bring to those that do not name them: strategies, audits, commands, public names.
+"""Plug-ins of rooms for rooms that do not name them: strategies, audits, commands, public names.
 
 A room's ``plugin.py`` holds ``BRINGS``: by group, names and where the object of each is, written as
 entry points are. Rooms are found in the folder that holds them, so what they bring is there in an
@@ -17,7 +17,7 @@ _ROOMS = Path(__file__).parents[1]
 
 @cache
 def brought(group: str) -> dict[str, EntryPoint]:
-    """Return what rooms bring of a group, by its name."""
+    """The plug-ins of a group, by name."""
     rooms = sorted(file.parent.name for file in _ROOMS.glob("*/plugin.py"))
     brings = [import_module(f"murmuration.{room}.plugin").BRINGS for room in rooms]
     return {
@@ -28,7 +28,7 @@ def brought(group: str) -> dict[str, EntryPoint]:
 
 
 def more_elsewhere() -> str:
-    """Return where else a name may be known, to end a refusal with; "" in a checkout."""
+    """A hint for refusals of unknown names that a checkout may know; "" in a checkout."""
     if (_ROOMS / "research").exists():
         return ""
     return "; what research/ brings, only a checkout of the repository has"

@@ -1,4 +1,4 @@
-"""What may be claimed of whatever was made from private runs: one frozen object, made in one place.
+"""The claim about everything that was made from private runs: one frozen object, made in one place.
 
 A promise is a set of runs, each as its ledger's bytes have it, and a set of caveats. Everything
 else follows: epsilon, delta, whom they are about, who is trusted, and the words. Combining promises
@@ -16,7 +16,7 @@ order, repetition or regrouping changes what comes out.
   composition). What was said about one run is said about no other.
 - Where adjacencies or units differ, or a run promised nobody anything, there is no figure.
 
-Hashes have no key: whoever can write a ledger can write another history
+Hashes have no key: anybody who can write a ledger can write another history
 (``privacy.accounting.chained_record``).
 """
 
@@ -124,7 +124,7 @@ class ReleasedRun:
 
     @property
     def name(self) -> str:
-        """Its identity."""
+        """The run's identity."""
         return self.terms.run
 
     @property
@@ -133,7 +133,7 @@ class ReleasedRun:
         return self.begun, self.terms.run, self.head.index, self.head.hash
 
     def goes_on_from(self, other: "ReleasedRun") -> bool:
-        """Return whether the other one is an earlier state of this one."""
+        """True if the other run is an earlier state of this one."""
         return (
             self.terms.run == other.terms.run
             and other.head.index < self.head.index
@@ -141,7 +141,7 @@ class ReleasedRun:
         )
 
     def can_share_people(self, other: "ReleasedRun") -> bool:
-        """Return whether somebody can have been in both, for all that was declared."""
+        """True unless it was declared that nobody was in both."""
         mine, theirs = self.terms, other.terms
         if not (mine.population and theirs.population) or mine.population == theirs.population:
             return True
@@ -149,7 +149,7 @@ class ReleasedRun:
         return not named
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The fields for JSON."""
         return {
             "ledger_head": str(self.head),
             "epsilon": self.epsilon,
@@ -174,7 +174,7 @@ def spent_by(account: Account, terms: RunTerms) -> float | None:
 
 @dataclass(frozen=True)
 class Composed:
-    """What some runs cost together whoever can have been in all of them.
+    """The total cost of some runs to anybody who can have been in all of them.
 
     Attributes:
         populations: those that they declared.
@@ -236,7 +236,7 @@ class Composed:
         return with_seed_known(text, seeded)
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The fields for JSON."""
         return {
             "populations": list(self.populations),
             "runs": self.runs,
@@ -274,7 +274,7 @@ class Promise:
 
     @property
     def public(self) -> bool:
-        """Return whether something that it came from was declared public."""
+        """True if something that it was made from was declared public."""
         return Caveat.DECLARED_PUBLIC in self.stated
 
     @cached_property
@@ -291,8 +291,8 @@ class Promise:
 
     @cached_property
     def composed(self) -> tuple[Composed, ...]:
-        """Return what the runs cost together, for each set of people who can have been in several;
-        where such a set has several populations, for each of these alone, too."""
+        """The total cost for each set of people who can have been in several runs; if such a set
+        has several populations, also for each of these."""
         if not self.counted:
             return ()
         rows: list[Composed] = []
@@ -321,25 +321,24 @@ class Promise:
 
     @property
     def adjacency(self) -> Adjacency | None:
-        """That of all runs; None where they differ, or there are none."""
+        """The adjacency of all runs; None if they differ, or there are none."""
         adjacencies = {run.adjacency for run in self.counted}
         return next(iter(adjacencies)) if len(adjacencies) == 1 else None
 
     @property
     def unit(self) -> Unit:
-        """Return what epsilon is about; nobody where runs differ, or there are none."""
+        """The unit of all runs; nobody if they differ, or there are none."""
         units = {run.terms.unit for run in self.counted}
         return next(iter(units)) if len(units) == 1 else Unit.NOBODY
 
     @property
     def seeded(self) -> bool:
-        """Return whether somebody chose a seed, so that nothing is private against whoever knows
-        it."""
+        """True if somebody chose a seed, so that nothing is private from anybody who knows it."""
         return Caveat.SEEDED in self.caveats
 
     @property
     def private(self) -> bool:
-        """Return whether epsilon is a promise to anybody."""
+        """True if epsilon is a promise to anybody."""
         return self.epsilon is not None and not self.seeded
 
     @property
@@ -349,7 +348,7 @@ class Promise:
 
     @property
     def _by_unit(self) -> list["Promise"]:
-        """Return what the runs promise of each unit, apart."""
+        """The promise of the runs of each unit."""
         units = {run.terms.unit for run in self.counted}
         return [
             replace(self, runs=tuple(run for run in self.counted if run.terms.unit is unit))
@@ -379,11 +378,11 @@ class Promise:
 
     @property
     def sentences(self) -> list[str]:
-        """Return what is to be known before relying on it: each caveat, in a fixed order."""
+        """The sentence of each caveat, in a fixed order."""
         return caveat_sentences(self.caveats)
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """The fields for JSON."""
         return {
             "private": self.private,
             "statement": self.statement,
@@ -438,8 +437,8 @@ def _without_disjoint_pairs(runs: Sequence[ReleasedRun]) -> list[list[ReleasedRu
 
 
 def earlier_runs(promise: Promise, own: ReleasedRun, whose: str) -> list[str]:
-    """Return what a reader must know before relying on a run's own epsilon: that its base cost
-    people, too. ``whose`` is what was trained on them, in capitals."""
+    """Sentences for readers of a run's own epsilon: its base cost people privacy, too. ``whose`` is
+    what was trained on them, in capitals."""
     if (earlier := len([run for run in promise.counted if run != own])) < 1:
         return []
     runs = "run" if earlier == 1 else "runs"
@@ -447,7 +446,7 @@ def earlier_runs(promise: Promise, own: ReleasedRun, whose: str) -> list[str]:
 
 
 def cost_in_words(row: Composed) -> str:
-    """Return what some runs cost together, for readers; epsilon is rounded upwards."""
+    """The total cost of some runs in words; epsilon is rounded upwards."""
     if row.why or row.epsilon is None:
         return f"for {row.who} there is no figure: {row.why}"
     times = "one run" if row.runs == 1 else f"{row.runs} runs together"
@@ -458,7 +457,7 @@ def cost_in_words(row: Composed) -> str:
 
 
 def together(promise: Promise) -> str:
-    """Return what all runs of a promise cost together, and why they add up so."""
+    """The total cost of all runs of a promise, with the reason why they add up so."""
     rows = promise.composed
     apart = len(rows) > 1 and all(len(row.populations) < 2 for row in rows)
     return (
@@ -469,5 +468,5 @@ def together(promise: Promise) -> str:
 
 
 def composed_text(promise: Promise) -> str:
-    """Return what all runs of a promise cost together."""
+    """The total cost of all runs of a promise."""
     return with_seed_known("; ".join(map(cost_in_words, promise.composed)), promise.seeded)

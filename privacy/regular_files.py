@@ -1,6 +1,6 @@
 """Files that somebody else may have put there: read if they are files, without waiting.
 
-A pipe, a device or a socket in a file's place would keep whoever reads it, or fill the memory.
+A pipe, a device or a socket in a file's place would block the reader, or fill the memory.
 """
 
 import errno
@@ -26,7 +26,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_regular(path: Path) -> bytes:
-    """Return what is in a file; raises as `open_regular`."""
+    """Read a file; raises as `open_regular`."""
     with open_regular(path) as file:
         return file.read()
 

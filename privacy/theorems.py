@@ -1,13 +1,13 @@
-"""What is proven, as a table. A release that is not in it cannot be built.
+"""The table of privacy theorems. A release without a row here cannot be built.
 
-A guarantee is a theorem about three parts: how much of one user can be in a sum (``Unit``), who
-takes part (``Participation``), and what is added or drawn (``Mechanism``). It holds under some
-adjacencies. The parts name themselves: a clip its unit, a sampler its participation, a noise its
-mechanism. ``find`` gives the row of three parts, or says which rows there are.
+A theorem is about three parts: the bound on one user's contribution (``Unit``), the sampling
+(``Participation``), and the noise or random draw (``Mechanism``). It holds under some adjacencies.
+A clip names its unit, a sampler its participation, a noise its mechanism. ``find`` returns the row
+of three parts, or raises an error that lists the nearest rows.
 
 Theorems about whole runs, whose unit is ``Unit.RUN``, have a file each: users held out by a secret
-coin (``mechanisms.hold_out``), the best of several runs (``selection.random_stopping``), and how
-releases compose (``accounting.composition``).
+random assignment (``mechanisms.hold_out``), the best of several runs
+(``selection.random_stopping``), and composition of releases (``accounting.composition``).
 
 Another package states its theorem as a ``Theorem`` of its own, and hands it to its ``Strategy``.
 """
@@ -24,7 +24,7 @@ class Status(StrEnum):
     """The standing of a theorem."""
 
     PROVEN = "proven"
-    #: As published; no proof that we could follow.
+    #: As published, without a valid proof.
     CLAIMED = "claimed"
     #: Nothing is promised.
     NONE = "none"
@@ -33,16 +33,16 @@ class Status(StrEnum):
 class Unit(StrEnum):
     """The bound on one user's part of a release."""
 
-    VECTOR = "one clipped vector of each user"
-    VECTOR_AND_BIT = "one clipped vector of each user, and a bit"
-    EXAMPLES = "a bounded number of clipped judgements of each user"
-    LABELS = "one clipped vector of each user, of which only labels are private"
-    EACH_LABEL = "the labels of each user, which leave once"
+    VECTOR = "one clipped vector per user"
+    VECTOR_AND_BIT = "one clipped vector and one bit per user"
+    EXAMPLES = "a bounded number of clipped judgements per user"
+    LABELS = "one clipped vector per user, of which only the labels are private"
+    EACH_LABEL = "all labels of a user, each sent once"
     QUERIES = "counts that one user changes by at most one"
-    LOSSES = "one bounded loss of each user for each candidate"
-    NEIGHBOURHOODS = "vectors of users who have enough others near them"
+    LOSSES = "one bounded loss per user and candidate"
+    NEIGHBOURHOODS = "vectors of users who are close to enough other users"
     UNBOUNDED = "unclipped vectors"
-    RUN = "a whole run, with what is proven of it"
+    RUN = "a whole run"
 
     @property
     def sums(self) -> bool:
@@ -58,9 +58,9 @@ _SUMMED = frozenset(
 class Participation(StrEnum):
     """The users, or judgements, that take part in a release."""
 
-    POISSON = "users, by Poisson sampling (probability 1: everybody)"
-    TURNS_BY_COIN = "groups of users in turn, by Poisson sampling within a group"
-    TURNS = "groups of users in turn, everybody of a group"
+    POISSON = "users, by Poisson sampling (everybody, if q = 1)"
+    TURNS_BY_COIN = "groups of users in turn, with Poisson sampling in the group"
+    TURNS = "groups of users in turn, everybody in the group"
     EXAMPLES = "judgements, by Poisson sampling"
     ONCE = "everybody, once"
     HELD_OUT = "users, trained on or held out by a secret random assignment"
@@ -68,18 +68,18 @@ class Participation(StrEnum):
 
 
 class Mechanism(StrEnum):
-    """The noise on a sum, or the draw in place of one."""
+    """The noise that is added to a sum, or the random draw that takes its place."""
 
     GAUSSIAN = "Gaussian noise"
     DISCRETE_GAUSSIAN = "discrete Gaussian noise"
-    SHARES = "discrete Gaussian noise, in shares of the nodes"
-    BANDED = "Gaussian noise, correlated in bands"
-    BUFFERED = "Gaussian noise, correlated by buffers"
+    SHARES = "discrete Gaussian noise, added in shares by the nodes"
+    BANDED = "banded correlated Gaussian noise"
+    BUFFERED = "buffered correlated Gaussian noise (BLT)"
     LAPLACE = "Laplace noise"
-    RANDOMIZED_RESPONSE = "randomized-response"
-    EXPONENTIAL = "exponential-mechanism"
+    RANDOMIZED_RESPONSE = "randomized response"
+    EXPONENTIAL = "the exponential mechanism"
     RANDOM_STOPPING = "the best of a random number of candidates, by a private score"
-    NOTHING = "nothing"
+    NOTHING = "none"
 
 
 ALL = frozenset(Adjacency)
@@ -93,13 +93,13 @@ class Theorem:
     """One row.
 
     Attributes:
-        unit, participation, mechanism: what it is about.
-        event: the kind of what one release is charged as; with discrete noise, as its
+        unit, participation, mechanism: its three parts.
+        event: the kind of event that one release is charged as; with discrete noise, as its
             discrete form.
-        adjacencies: under which it holds.
-        says: the statement, in a sentence.
+        adjacencies: those under which it holds.
+        says: its statement.
         source: paper and number.
-        audit: what attacks it: a target of ``murmuration audit``.
+        audit: the target of ``murmuration audit`` that attacks it.
         status: see ``Status``.
     """
 
@@ -122,7 +122,7 @@ class Theorem:
         return f"{self.mechanism} on {self.unit} ({self.participation})"
 
     def check(self, adjacency: Adjacency) -> None:
-        """Unsupported (a ValueError), saying where it holds, if that is not there."""
+        """Raise Unsupported (a ValueError) that names its adjacencies, unless it holds here."""
         if adjacency not in self.adjacencies:
             raise Unsupported(
                 f"there is no guarantee under {adjacency} for {self}; there is one under "
@@ -131,30 +131,31 @@ class Theorem:
 
 
 def listed(adjacencies: frozenset[Adjacency]) -> str:
-    """Their names, in one order, with "or" between them."""
+    """The names of adjacencies in a fixed order, with "or" between them."""
     return " or ".join(a for a in Adjacency if a in adjacencies)
 
 
 _GAUSSIAN = (
-    "A sum that one user, in it with probability q, moves by at most C, with Gaussian noise of "
-    "standard deviation σC, costs the privacy loss of N(1, σ²) against N(0, σ²), sampled with "
-    "probability q; where a user is replaced, of N(1, σ²) against N(−1, σ²)."
+    "Each user is in the sum with probability q, and then moves it by at most C; the noise has "
+    "standard deviation σC. The privacy loss is that of (1 − q)·N(0, σ²) + q·N(1, σ²) against "
+    "N(0, σ²). If a user is replaced, the second distribution is (1 − q)·N(0, σ²) + q·N(−1, σ²)."
 )
 _DISCRETE = (
-    "As the row above: discrete Gaussian noise of at least s steps costs what continuous "
-    "noise costs, and an addition to δ that vanishes with s."
+    "As the row above: noise on an integer grid, with a standard deviation of at least s steps, "
+    "costs as much as continuous noise and a term in δ that vanishes as s grows."
 )
 _SHARES = (
-    "As the row above: the sum of equal shares of noise costs what one draw costs, and a further "
-    "addition to δ, as long as so many nodes are honest as shares are counted."
+    "As the row above: if h nodes each add an honest share of noise on the grid, these shares "
+    "cost as much as one draw of their total variance and a further term in δ."
 )
 _JOINT = (
-    "A sum with noise multiplier σ and a count of bits b − ½ with noise σ_b are one Gaussian "
-    "release with 1/σ′² = 1/σ² + 1/(2σ_b)²."
+    "A clipped sum with noise multiplier σ and a count of bits, each centred at ½, with noise of "
+    "standard deviation σ_b are together one Gaussian release with noise multiplier σ′, where "
+    "1/σ′² = 1/σ² + 1/(2σ_b)²."
 )
 _MIXTURE = (
-    "Where a user has at most G judgements, each in with probability p, the sum costs the privacy "
-    "loss of a mixture of Gaussians with means Binomial(G, p) against one with mean 0."
+    "If a user has at most G judgements, each sampled with probability p, the privacy loss of the "
+    "sum is that of a mixture of Gaussians, whose means are Binomial(G, p), against N(0, σ²)."
 )
 _CKS = "Canonne, Kamath and Steinke 2020; the bound in `privacy/accounting/grid_noise.py`"
 _KLS = "Kairouz, Liu and Steinke 2021; the bound in `privacy/accounting/grid_noise.py`"
@@ -206,9 +207,9 @@ TABLE: tuple[Theorem, ...] = (
         "poisson-gaussian",
         LABELS,
         "label-moment",
-        "Where prompts, responses and counts are public, labels enter a linear model's likelihood "
-        "through one sum, which one user's labels move by at most 2C; what is solved from it is "
-        "post-processing.",
+        "If prompts, responses and counts are public, labels enter a linear model's likelihood "
+        "only through one sum, which one user's labels move by at most 2C. Solving for the model "
+        "is post-processing of the noisy sum.",
         "Chowdhury et al. 2024, Theorem 5.2; Balle and Wang 2018",
     ),
     *_sampled(
@@ -226,8 +227,8 @@ TABLE: tuple[Theorem, ...] = (
         Mechanism.GAUSSIAN,
         "group-gaussian",
         ALL,
-        "What is (ε, δ)-private for one judgement is (kε, δ(e^kε − 1)/(e^ε − 1))-private for k, "
-        "all rounds together.",
+        "Group privacy, applied to all rounds together: what is (ε, δ)-DP for one judgement is "
+        "(kε, δ(e^kε − 1)/(e^ε − 1))-DP for k judgements.",
         "Vadhan 2017, Lemma 2.2",
         "group",
     ),
@@ -237,8 +238,8 @@ TABLE: tuple[Theorem, ...] = (
         Mechanism.BANDED,
         "banded-gaussian",
         COMES_OR_GOES,
-        "With noise of b bands and b groups in turn, a user pays for the rounds of their own group "
-        "alone, each a sampled Gaussian sum.",
+        "If noise is correlated over b rounds and b groups of users take turns, a user pays only "
+        "for the rounds of their own group, each a sampled Gaussian sum.",
         "Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta and Xu 2023, Theorem 4",
         "banded-gaussian",
     ),
@@ -248,8 +249,8 @@ TABLE: tuple[Theorem, ...] = (
         Mechanism.BUFFERED,
         "blt-gaussian",
         ALL,
-        "All rounds together are one Gaussian release, whose noise is measured against all that "
-        "one user adds in their turns.",
+        "All rounds together are one Gaussian release. Its sensitivity bounds all that one user "
+        "adds in all of their turns.",
         "Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024; McMahan, Xu and Zhang 2024",
         "blt-gaussian",
     ),
@@ -259,8 +260,8 @@ TABLE: tuple[Theorem, ...] = (
         Mechanism.RANDOMIZED_RESPONSE,
         "randomized-labels",
         LABELS,
-        "Labels that are flipped once and remembered are (ε, δ)-private together, whoever sees "
-        "them.",
+        "If each label is randomized once and the result is remembered, all randomized labels of a "
+        "user together are (ε, δ)-DP, even if everybody sees them.",
         "Warner 1965; Kairouz, Oh and Viswanath 2015",
         "randomized-response",
     ),
@@ -270,8 +271,8 @@ TABLE: tuple[Theorem, ...] = (
         Mechanism.LAPLACE,
         "pure-dp",
         ALL,
-        "All answers of a series of questions against one noisy threshold, up to the first below, "
-        "are (ε, 0)-private together.",
+        "If a series of queries is compared with one noisy threshold, all answers up to the first "
+        "query below it are (ε, 0)-DP together.",
         "Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017, Theorem 3",
         "above-threshold",
     ),
@@ -281,8 +282,8 @@ TABLE: tuple[Theorem, ...] = (
         Mechanism.EXPONENTIAL,
         "pure-choice",
         ALL - LABELS,
-        "A size near the median, drawn by scores that one user moves by at most one; its ε is "
-        "added to that of what follows.",
+        "A value near the median is drawn by scores that one user changes by at most one. Its ε "
+        "is added to that of all releases that use it.",
         "McSherry and Talwar 2007",
         "median",
     ),
@@ -292,8 +293,9 @@ TABLE: tuple[Theorem, ...] = (
         Mechanism.LAPLACE,
         "hold-out",
         ALL,
-        "A user is exposed to the run, or to what is said of held-out users, and not to both: a "
-        "mixture of the two; where a user is replaced, the dearer one.",
+        "Each user is either trained on or held out, by a secret random assignment, so the privacy "
+        "loss is a mixture of that of training and that of the held-out figures. If a user is "
+        "replaced, it is the larger of the two.",
         "the derivation in `privacy/mechanisms/hold_out.py`",
         "hold-out",
     ),
@@ -303,8 +305,8 @@ TABLE: tuple[Theorem, ...] = (
         Mechanism.RANDOM_STOPPING,
         "random-stopping",
         COMES_OR_GOES,
-        "The best of K candidates by a private score costs little more than one, where K is drawn "
-        "from a truncated negative binomial distribution.",
+        "If K is drawn from a truncated negative binomial distribution, the best of K candidates "
+        "by a private score costs little more than one candidate.",
         "Papernot and Steinke 2022, Theorem 2",
         "random-stopping",
     ),
@@ -314,7 +316,8 @@ TABLE: tuple[Theorem, ...] = (
         Mechanism.GAUSSIAN,
         "poisson-gaussian",
         ALL,
-        "As published: a test of concentration and noisy means of the users who pass it.",
+        "A test whether users' vectors are concentrated, then noisy means of those users who pass "
+        "a filter.",
         "AUP-RLHF, Algorithms 1 to 3",
         "aup:published",
         Status.CLAIMED,
@@ -325,7 +328,7 @@ TABLE: tuple[Theorem, ...] = (
         Mechanism.NOTHING,
         "unprotected",
         ALL,
-        "Exact sums promise nothing.",
+        "Sums without noise have no guarantee.",
         "",
         "",
         Status.NONE,
@@ -352,26 +355,29 @@ def find(
     *,
     event: str = "",
 ) -> Theorem:
-    """The row of these parts, which holds under ``adjacency``; of an ``event``, if several do.
+    """Return the row of these parts, if it holds under ``adjacency``.
+
+    Args:
+        event: chooses among several rows of these parts.
 
     Raises:
-        Unsupported: there is none; the message names the nearest, or where it holds.
+        Unsupported: there is no such row; the message names the nearest ones.
     """
     matching = select(unit, participation, mechanism, event=event)
     if not matching:
         near = "; or ".join(f"{row.participation}, with {row.mechanism}" for row in select(unit))
         raise Unsupported(
-            f"nothing is proven of {mechanism} on {unit} ({participation}); of the same there is "
-            f"something for {near or 'nothing'}"
+            f"nothing is proven of {mechanism} on {unit} ({participation}); for {unit} there are "
+            f"theorems about {near or 'nothing'}"
         )
     matching[0].check(adjacency)
     return matching[0]
 
 
 def check_event(kind: str, adjacency: Adjacency) -> None:
-    """Unsupported, if what is charged as this ``kind`` has no guarantee under ``adjacency``.
+    """Raise Unsupported, if no row whose event is of this ``kind`` holds under ``adjacency``.
 
-    A ledger knows the kind of what was charged, and not its parts.
+    For ledgers, which record kinds of events, and not the three parts.
     """
     held = frozenset[Adjacency]().union(*(row.adjacencies for row in TABLE if row.event == kind))
     if held and adjacency not in held:

@@ -1,8 +1,8 @@
 """Histograms of a figure that each user has, of which the mean and the deciles are read.
 
 A user is divided between the two knots that their value lies between, by linear binning (Wand
-1994): so the mean over users is that of the knots, whatever lies between them, and one
-histogram tells the mean and who is far from it. A value on a knot is in one bin.
+1994): so the mean over users is that of the knots, whatever lies between them, and one histogram
+has the mean and the spread. A value on a knot is in one bin.
 
 What is read of noisy counts beside the mean is read after their projection onto counts that are not
 negative and have the same sum, the nearest ones (Duchi et al. 2008): post-processing, which costs
@@ -47,7 +47,7 @@ class UserHistogram:
         return part_B
 
     def spread(self, values_U: np.ndarray) -> "Spread":
-        """Return how users differ whose values are known, without noise; there is one of them."""
+        """The spread of known values over users, without noise; there is at least one user."""
         weight = 2**20
         parts = (self.contribution(value, weight) for value in values_U.tolist())
         return self.read(np.sum([*parts], axis=0), 0.0)
@@ -80,7 +80,7 @@ class UserHistogram:
         return covered_TB @ np.array(self.knots) / covered_TB.sum(axis=1)
 
     def read(self, sum_B: np.ndarray, std: float) -> "Spread":
-        """Return how users differ, from counts whose sum is positive, with noise of ``std``.
+        """The spread over users, from counts with noise of ``std`` whose sum is positive.
 
         The standard errors are those of counts as they were read, under noise drawn anew, by public
         numbers.

@@ -294,9 +294,9 @@ def released_votes(run: Run) -> RankingRelease:
     Raises:
         InputError: it is no run of ``rank``.
     """
-    if "votes" not in run.result:
+    if not (votes := run.result["outcome"].get("votes")):
         raise InputError(f"{run.path}: no board: it is no run of murmuration rank, or was stopped")
-    return RankingRelease.from_json(run.result["votes"])
+    return RankingRelease.from_json(votes)
 
 
 def write_page(run: Run) -> Path:

@@ -52,7 +52,7 @@ def write_board(folder: Path, release: RankingRelease, result: Mapping[str, Any]
     numbers = {
         "epsilon": release.epsilon,
         "delta": release.delta,
-        "guarantee": result["guarantee"],
+        "promise": facts(result)["claim"],
         "confidence": CONFIDENCE,
         "boards": [in_numbers(board) for board in boards],
     }

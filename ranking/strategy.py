@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -59,7 +59,6 @@ from murmuration.strategies.spec import (
     Strategy,
     clip_norm,
     grid_of_clip,
-    promise,
     sum_bytes,
 )
 from murmuration.strategies.sums import SumStrategy
@@ -271,25 +270,14 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         layout=layout,
         discrete=context.noise.on(layout.size),
     )
-    account = (
-        f"The {layout.items} items are a public list. Everybody took part once, with one "
-        f"vector: at most {layout.cap} of their ballots, chosen at random, as wins less losses of "
-        "each item, with scaled counts and squares for intervals"
-        + (" and counts of each pair" if layout.pairing == "voters" else "")
-        + f". Votes whose vector was longer than {layout.clip_norm:.4g} weighed less, all alike. "
-        f"Gaussian noise of {plan.noise_multiplier:.4g} times that per coordinate was added to "
-        "the sum. The board was computed from it."
-    )
-    built = BuiltStrategy.of(
+    return BuiltStrategy.of(
         Ranking(plan, ledger, names, **context.arguments(SolvedModel(context.dimension))),
         plan,
         context,
         clip_norm=plan.clip.norm,
         group_size=layout.cap,
         bytes_per_user=4.0 * context.dimension + sum_bytes(context) * layout.size,
-        account=account,
     )
-    return replace(built, guarantee=promise(context.config, "the board"))
 
 
 # The noise multiplier is the same for boards of any size.

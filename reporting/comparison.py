@@ -26,6 +26,7 @@ from murmuration.privacy.figures import (
 from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
 from murmuration.reporting.facts import facts
 from murmuration.reporting.jinja import TEMPLATES, html_templates
+from murmuration.server.result import Result
 from murmuration.server.run_files import read_json, read_metrics
 
 _NO_LEDGER = "Its ledger is not there, or not intact: nobody can tell what was spent."
@@ -72,23 +73,22 @@ class RunSeen:
     @property
     def seeded(self) -> bool:
         """True if its seed was chosen."""
-        known = self.result.get("seeded") or Caveat.SEEDED in self.by_ledger
+        known = Caveat.SEEDED in self.by_ledger or (self.result and self.result["seeded"])
         return self.private and bool(known)
 
     @property
     def with_its_base(self) -> str:
         """The guarantee in its result if it builds on earlier runs; otherwise empty."""
-        promise = self.result.get("promise")
-        if not isinstance(promise, dict) or len(promise.get("runs") or ()) < 2:
+        if not self.result or len(self.result["promise"]["runs"]) < 2:
             return ""
-        return str(promise.get("statement"))
+        return str(self.result["promise"]["statement"])
 
     @property
     def unit(self) -> str:
         """The unit that is protected."""
         if not self.private:
             return "nobody"
-        if {**self.settings, **self.result}.get("one_user_per_row"):
+        if (self.result or self.settings).get("one_user_per_row"):
             return "row"
         if not self.result:
             return "user"  # what the ledger counts
@@ -101,12 +101,12 @@ class RunSeen:
         delta = said.get("delta")
         accuracy = "not there yet"
         if result:
-            public = result.get("test_is_public")
+            public = result["test_is_public"]
             share = result["heldout_accuracy" if public else "heldout_accuracy_by_user"]
             accuracy = share_text(share, result["heldout_users"])
             if share is not None:
-                accuracy += f" ± {points_of_error(result.get('heldout_error'))}"
-        rule = (result.get("baselines") or {}).get("longer_wins")
+                accuracy += f" ± {points_of_error(result['heldout_error'])}"
+        rule = result["baselines"]["longer_wins"] if result and result["baselines"] else None
         planned = said.get("rounds_planned") or self.settings.get("rounds") or self.rounds
         return (
             self.name,
@@ -136,7 +136,8 @@ def read_run(folder: Path) -> RunSeen:
     Raises:
         InputError: there is none, or its settings or result are damaged.
     """
-    settings, result = read_json(folder / "config.json"), read_json(folder / "result.json")
+    settings, ended = read_json(folder / "config.json"), Result.read(folder)
+    result = ended.to_json() if ended else {}
     if not settings and not result:
         raise InputError(f"{folder}: there is no run in it: it has neither config nor result")
     settings = settings or {key: result.get(key) for key in ("strategy", "delta", "adjacency")}
@@ -172,7 +173,7 @@ def _why_unfinished(folder: Path) -> str:
 
 def _spent(account: Account, head: Head, result: dict[str, Any]) -> tuple[float, list[str]]:
     """ε, never too small, and what is wrong with what it is known from."""
-    terms, said = account.terms, result.get("epsilon")
+    terms = account.terms
     spent = accountant.epsilon(
         account.spent.items(),
         adjacency=Adjacency(account.promise["adjacency"]),
@@ -180,17 +181,17 @@ def _spent(account: Account, head: Head, result: dict[str, Any]) -> tuple[float,
     )
     if not result:
         return spent, []
-    number = float(said) if isinstance(said, int | float) else 0.0
-    seeded = Caveat.SEEDED in terms.caveats and not result.get("seeded")
+    number = result["epsilon"] or 0.0
+    seeded = Caveat.SEEDED in terms.caveats and not result["seeded"]
     same = number >= spent * (1.0 - _ROUNDING) and not seeded
-    if same and str(result.get("ledger_head")) == str(head):
+    if same and result["ledger_head"] == str(head):
         return number, []
     return max(spent, number), [_DISAGREE]
 
 
 def digest_of_test(result: Mapping[str, Any]) -> str | None:
     """The digest of the public test; None if there is none."""
-    return (result.get("baselines") or {}).get("test_digest")
+    return result["baselines"]["test_digest"] if result["baselines"] else None
 
 
 def warnings_of(runs: Sequence[RunSeen]) -> list[str]:

@@ -1,16 +1,13 @@
 """Bounds on attacks, and the second accountant's epsilon: rows for reports and cards.
 
 Every figure about an attacker is an upper bound, rounded up. The posterior follows from ε, the
-others from the run's whole privacy curve (``privacy.attack_bounds``); a result of an earlier
-version has no such figures, and what (ε, δ) allows stands instead.
+others from the run's whole privacy curve (``privacy.attack_bounds``).
 """
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
 
-from murmuration.privacy import attack_bounds
 from murmuration.privacy.attack_bounds import sure_at_most
 from murmuration.privacy.promise import delta_text, epsilon_text
 
@@ -29,7 +26,7 @@ def attack_rows(run: Mapping[str, Any]) -> dict[str, str]:
     if run["epsilon"] is None:
         return {}
     epsilon, delta = float(run["epsilon"]), float(run["delta"])
-    bounds = run.get("attack") or dataclasses.asdict(attack_bounds.of_point(epsilon, delta))
+    bounds = run["attack"]
     rows = {
         "Membership inference: TPR at 1 % FPR (upper bound)": bounds["tpr_at_1_percent_fpr"],
         "Membership inference: TPR at 0.1 % FPR (upper bound)": bounds["tpr_at_0_1_percent_fpr"],
@@ -44,7 +41,7 @@ def attack_rows(run: Mapping[str, Any]) -> dict[str, str]:
 
 def second_opinion_rows(run: Mapping[str, Any]) -> dict[str, str]:
     """The epsilons of the training alone by both accountants, by name."""
-    opinion = run.get("second_opinion")
+    opinion = run["second_opinion"]
     if not opinion:
         return {}
     theirs, ours = opinion["theirs"], opinion["ours"]

@@ -36,15 +36,15 @@ from murmuration.privacy.accounting.ledger import read_account
 from murmuration.privacy.promise import Promise
 from murmuration.privacy.strict_json import strict_json
 from murmuration.reporting.card_head import amended, hub_name, loading
+from murmuration.reporting.facts import sampling
 from murmuration.reporting.promise import (
     Details,
     audited,
     details,
-    first_sentence,
     paragraphs,
     table,
 )
-from murmuration.server.lineage import CARD, files_of, lineage_of_saved
+from murmuration.server.lineage import CARD, files_of, lineage_of_saved, result_of_training
 from murmuration.server.lineage import FILE as PRIVACY
 from murmuration.server.run_files import read_json
 
@@ -261,8 +261,8 @@ def _details(folder: Path, promise: Promise, audit: Path | None) -> Details:
     its run, and an audit of its mechanism.
     """
     stated = (read_json(folder / PRIVACY).get("promise") or {}).get("sampling")
-    if folder.name == "model" and not stated:
-        stated = first_sentence(str(read_json(folder.parent / "result.json").get("account", "")))
+    if not stated and folder.name == "model" and (run := result_of_training(folder.parent)):
+        stated = sampling(run.to_json())
     evidence = _evidence(promise)
     if audit is None:
         return details(promise, result=evidence, sampling=stated)

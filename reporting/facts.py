@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from murmuration.preference import models
-from murmuration.preference.choices import NEXT_TOKENS, WORDS, in_words, of_rows
+from murmuration.preference.choices import NEXT_TOKENS, WORDS
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.figures import (
     duration,
@@ -14,12 +14,6 @@ from murmuration.privacy.figures import (
 )
 from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
 
-#: What stands in the ``result.json`` of some runs, by what they learn and are tested on.
-_OF_SOME = (
-    "heldout_loss", "heldout_perplexity", "heldout_loss_noise", "policy_moved", "policy_saturated",
-    "policy_chosen_ratio", "policy_rejected_ratio", "policy_chosen_tokens", "policy_written_tokens",
-    "choice", "baselines",
-)  # fmt: skip
 #: What is promised, in a line.
 _CLAIMS = {
     "none": "No privacy: a non-private run",
@@ -41,13 +35,13 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
     the guarantee: ``none``, ``claimed`` (and not proven), or for every ``user``; ``claim`` states
     it in a line.
     """
-    run = {**dict.fromkeys(_OF_SOME), **result}
+    run = dict(result)
     accounted = run["epsilon"] is not None
     level = "none" if not accounted else "user" if run["proven"] else "claimed"
     server_epsilon, speed = run["epsilon_against_server"], run["users_per_second"]
     loss = models.find(run["model"])  # of another package it may not be here
     thumbs = bool(loss and "thumbs" in loss.kinds)
-    sentence = in_words(Adjacency(run["adjacency"]).sentence, run["task"])
+    words, adjacency = WORDS[run["task"]], Adjacency(run["adjacency"])
     epsilon = with_seed_known(epsilon_text(run["epsilon"]), run["seeded"]) if accounted else "none"
     delta = delta_text(run["delta"])
     unit = "row" if level == "user" and run["one_user_per_row"] else level
@@ -55,7 +49,7 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
         "level": level,
         "claim": _CLAIMS[unit].format(figure=f"ε = {epsilon}, δ = {delta}"),
         "accounted": accounted,
-        "words": WORDS[run["task"]],
+        "words": words,
         "next_tokens": run["task"] in NEXT_TOKENS,
         "writes": run["task"] != "reward",
         "thumbs": thumbs,
@@ -64,7 +58,8 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
         "judged": _JUDGED_THUMBS if thumbs else "judgements, ties left out",
         "epsilon_text": epsilon,
         "delta_text": delta,
-        "sentence": of_rows(sentence) if run["one_user_per_row"] else sentence,
+        "sentence": adjacency.sentence(words.rows, each_row=run["one_user_per_row"]),
+        "sampling": sampling(run),
         "seen_by_server": None
         if server_epsilon is None
         else with_seed_known(epsilon_text(server_epsilon), run["seeded"]),
@@ -78,6 +73,14 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
         "time_text": duration(run["seconds_training"]),
         "speed_text": round_digits(speed) if speed else "",
     }
+
+
+def sampling(run: Mapping[str, Any]) -> str:
+    """The users who take part in a round."""
+    who = str(run["theorem"]["participation"])
+    if run["cohort"] >= run["users"]:
+        return who
+    return f"{who}; {run['cohort']:,} of {run['users']:,} expected in a round"
 
 
 def _why_unmeasured(run: Mapping[str, Any]) -> str:

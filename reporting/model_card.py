@@ -12,7 +12,6 @@ from murmuration.preference.features.language_head import KIND as HEAD
 from murmuration.preference.features.language_states import KIND as STATES
 from murmuration.preference.language.base.settings import KIND as LANGUAGE_MODEL
 from murmuration.preference.language.checkpoint import origin_below
-from murmuration.privacy.disclosure import Disclosure, disclosed
 from murmuration.privacy.figures import round_digits, share_text
 from murmuration.reporting.card_head import head, hub_name, loading, made_from, measured
 from murmuration.reporting.facts import facts
@@ -27,10 +26,9 @@ _TITLES = {
 }
 
 
-def model_card(disclosure: Disclosure, promise: Details) -> str:
-    """README.md of the model of the run whose ``result.json`` discloses this, with ``details`` of
+def model_card(result: Mapping[str, Any], promise: Details) -> str:
+    """README.md of the model of the run with this result, with ``details`` of
     what was promised."""
-    result = disclosed(disclosure)
     lacking = {"kind": "", "path": "unknown", "train": "head"}
     lacking |= {"merged": False, "length": ""}
     lacking |= {"head_layer": 0, "head_pooling": "last", "layers": "all", "layer": 0}

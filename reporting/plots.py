@@ -64,7 +64,7 @@ def accuracy_figure(
     private = result["epsilon"] is not None
     figure = Figure(figsize=(_WIDTH, 4.4 if private else 2.9), dpi=200, layout="constrained")
     axes = figure.subplots(2 if private else 1, 1, sharex=True, squeeze=False)[:, 0]
-    final, chance = result["heldout_accuracy"], result.get("heldout_chance")
+    final, chance = result["heldout_accuracy"], result["heldout_chance"]
     _accuracy(axes[0], palette, rounds_T, accuracy_T, final, chance)
     if private:
         _line(axes[1], rounds_T, epsilon_T, palette.second)

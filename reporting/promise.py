@@ -26,7 +26,7 @@ from murmuration.reporting.evidence import attack_rows, second_opinion_text
 NO_AUDIT = "none was made of this model"
 _LOSSES = "privacy loss distributions, rounded up"
 _UNITS = {
-    Unit.USER: "a user, with all their judgements",
+    Unit.USER: "a user, with all their {rows}",
     Unit.ROW: "a single row, not a person",
     Unit.NOBODY: "nobody",
 }
@@ -41,7 +41,7 @@ def details(
     result: Mapping[str, Any] | None = None,
     sampling: str | None = None,
     audit: str = NO_AUDIT,
-    rows: str = "judgement",
+    rows: str = "judgements",
 ) -> Details:
     """The details of a guarantee, for cards and reports.
 
@@ -59,7 +59,7 @@ def details(
     return {
         "statement": promise.statement,
         "private": promise.private,
-        "unit": _UNITS[promise.unit].replace("judgement", rows),
+        "unit": _UNITS[promise.unit].format(rows=rows),
         "adjacency": promise.adjacency.value if promise.adjacency else None,
         **_figures(promise, (result or {}).get("attack")),
         "accountant": (basic if several else _LOSSES) if epsilon is not None else None,
@@ -111,7 +111,8 @@ def paragraphs(promise: Promise) -> list[str]:
     """
     told = [f"**{promise.statement}.**"]
     if promise.adjacency and promise.unit is not Unit.NOBODY:
-        told[0] += f" {promise.adjacency.sentence}"
+        each_row = promise.unit is Unit.ROW
+        told[0] += f" {promise.adjacency.sentence(each_row=each_row)}"
     if len(promise.composed) == 1 and promise.populations:
         told[0] += f" It is about {promise.composed[0].who}."
     if len(promise.composed) > 1 or len(promise.counted) > 1:
@@ -144,11 +145,6 @@ def _figures(promise: Promise, attack: Mapping[str, Any] | None) -> Details:
 def _trust(promise: Promise) -> str:
     kinds = {run.terms.trust for run in promise.counted}
     return "; or, of another run: ".join(kind.sentence for kind in Trust if kind in kinds)
-
-
-def first_sentence(text: str) -> str | None:
-    """The first sentence of a text, without its full stop; None if the text is empty."""
-    return text.partition(". ")[0].rstrip(".") or None
 
 
 def _cell(value: object) -> str:

@@ -49,7 +49,7 @@ def write_report(
     (folder / "plots").mkdir(parents=True, exist_ok=True)
     images = {}
     drawn = {"accuracy": plots.accuracy_plot, "noise": plots.noise_plot}
-    if result.get("accuracy_over_users"):
+    if result["accuracy_over_users"]:
         drawn["users"] = plots.users_plot
     for name, draw in drawn.items():
         light = draw(result, metrics, plots.LIGHT)

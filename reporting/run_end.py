@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from murmuration.preference.choices import WORDS
-from murmuration.privacy.disclosure import Disclosure
 from murmuration.privacy.promise import Promise
+from murmuration.reporting.facts import sampling
 from murmuration.reporting.model_card import model_card
-from murmuration.reporting.promise import details, first_sentence
+from murmuration.reporting.promise import details
 from murmuration.reporting.report import write_report
+from murmuration.server.result import Result
 from murmuration.strategies.config import RunConfig
 
 
@@ -19,19 +20,19 @@ class RunReport:
     Args:
         config: its settings.
         promise: its own, and what it stands on.
-        result: what ``result.json`` says, as far as it is known; the rest may follow.
+        result: its own.
 
     Attributes:
         details: of the promise, for programs.
     """
 
-    def __init__(self, config: RunConfig, promise: Promise, result: Disclosure) -> None:
-        self._result = result
+    def __init__(self, config: RunConfig, promise: Promise, result: Result) -> None:
+        self._result = result.to_json()
         self.details = details(
             promise,
-            result=result,
-            sampling=first_sentence(str(result["account"])) if config.private else None,
-            rows=WORDS[config.task].rows[:-1],
+            result=self._result,
+            sampling=sampling(self._result) if config.private else None,
+            rows=WORDS[config.task].rows,
         )
 
     def card(self) -> str:

@@ -1,24 +1,26 @@
 """The ServerApp: reads the run config, trains over whatever grid it is given."""
 
+import functools
 import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from flwr.app import Context
+from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 from flwr.supercore.logger import log
+from flwr.superlink.grid import http_grid
 from flwr.superlink.grid.http_grid import HttpGrid
 
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.figures import share_text
 from murmuration.privacy.promise import epsilon_text
-from murmuration.server.replies import decode_each_by_itself
 from murmuration.server.run import run_training
 from murmuration.server.run_files import REFUSED, settings_of
 from murmuration.strategies.config import RunConfig, refuse_seed
 from murmuration.strategies.protocol.availability import RunAborted
+from murmuration.strategies.protocol.exchange import UNDECODABLE
 from murmuration.strategies.protocol.users import RegistryError
 
 app = ServerApp()
@@ -82,3 +84,33 @@ def _one_line(record: logging.LogRecord) -> bool:
     if isinstance(error, InputError | RunAborted):
         record.msg, record.args, record.exc_info = "error: %s", (str(error),), None
     return True
+
+
+# Replies are decoded each by itself: what cannot be is its node's loss.
+#
+# Flower's grid asks the SuperLink for all replies that are there, which forgets them at once, and
+# then decodes one after the other: an error in one would lose the others of that moment, so one
+# node could take any others out of a round. Here such a reply becomes an empty message that
+# answers nothing; its node has not answered.
+
+_NAME = "inflate_object_from_contents"
+
+
+def decode_each_by_itself() -> None:
+    """From now on, in this process; AttributeError if Flower decodes otherwise than is known."""
+    decode = getattr(http_grid, _NAME)
+    if not isinstance(decode, functools.partial):
+        setattr(http_grid, _NAME, functools.partial(_decoded, decode))
+
+
+def _decoded(
+    decode: Callable[[str, Mapping[str, bytes]], Message], name: str, contents: Mapping[str, bytes]
+) -> Message:
+    try:
+        message = decode(name, contents)
+        if not isinstance(message, Message):
+            raise TypeError(f"a {type(message).__name__} in the place of a message")
+    except UNDECODABLE as error:
+        log(logging.WARNING, "a reply cannot be decoded: %s", type(error).__name__)
+        return Message(RecordDict(), dst_node_id=0, message_type="train")
+    return message

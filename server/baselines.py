@@ -1,4 +1,4 @@
-"""What a model's accuracy is worth: rules that know nothing, and examples, on the public test only.
+"""Baselines for a model's accuracy on a public test: simple rules, and examples.
 
 Nothing here is ever computed of users who were held out: every further figure about them would be
 one more release.
@@ -46,7 +46,7 @@ def on_public_test(judgements: Judgements, score: Score | None, most: int) -> di
 def baselines(
     judgements: Judgements, score: Score | None, most: int = MOST_SCORED
 ) -> dict[str, Any]:
-    """Return what stands in ``result.json`` beside the accuracy on a public test.
+    """The baselines for ``result.json``, beside the accuracy on a public test.
 
     Of the best of several, and of rankings, the first place alone counts, and its pairs are the
     preferred response with each of the others.
@@ -107,7 +107,7 @@ class _Asked:
 
 
 def _decided(judgements: Judgements, row: int) -> bool:
-    """Return whether one response is preferred to others; a single rating prefers it to none."""
+    """True if one response is preferred to others; a single rating prefers it to none."""
     if len(judgements.responses[row]) < 2:
         return False
     y = float(judgements.y_R[row])
@@ -128,7 +128,7 @@ def _right(of_K: np.ndarray) -> float:
 
 
 def _near(words_K: np.ndarray) -> list[int]:
-    """Return which responses are nearly as long as the preferred one."""
+    """The responses that are nearly as long as the preferred one."""
     apart_K, larger_K = np.abs(words_K - words_K[0]), np.maximum(words_K, words_K[0])
     return [k for k in range(1, len(words_K)) if apart_K[k] <= NEAR * larger_K[k]]
 

@@ -67,7 +67,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
 
 
 def load(folder: Path) -> Checkpoint | None:
-    """Return what was saved in a run's folder; None if there is none.
+    """Load the checkpoint of a run's folder; None if there is none.
 
     Raises:
         InputError: it is damaged, or cannot be read.
@@ -100,7 +100,7 @@ _TYPES = {"<f8": "F64", "<f4": "F32", "<i8": "I64", "<u8": "U64", "|u1": "U8", "
 
 
 def _verified(path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of a file, but for their checksum; ValueError if that is another."""
+    """The arrays of a file, without their checksum; ValueError if that does not match."""
     arrays = safetensors.load(read_regular(path))
     if not np.array_equal(arrays.pop(_CHECK), _checksum(arrays)):
         raise ValueError("its checksum is another")
@@ -166,7 +166,7 @@ class InBackground:
         self._writing = self._pool.submit(self._timed, write)
 
     def wait(self) -> None:
-        """Return when it is done; raises what it raised, each time."""
+        """Wait until it is done; raise its exception, each time."""
         if self._writing is not None:
             self._writing.result()
 

@@ -1,11 +1,11 @@
-"""Accuracy on people who were never trained on; of a model that says the next token also its loss.
+"""Accuracy on people who were never trained on; of a causal language model also its loss.
 
 With a test source, which its owner thereby declares public, the server evaluates by itself, as
-often as it likes. Without one, a share of the registered users is held out, by a secret coin of
-each; their nodes are asked once, at the end, and what is told of them is one release with noise,
-charged to the ledger (``privacy.mechanisms.tally``): accuracy by user and by tenths of the users,
-of models that say the next token also the loss. How many they are is told as a nominal number. Only
-``--exact-heldout``, or a run that promises nothing, leaves out the noise.
+often as it likes. Without one, a share of the registered users is held out, at random and in
+secret; their nodes are asked once, at the end, and the figures are one release with noise, charged
+to the ledger (``privacy.mechanisms.tally``): accuracy by user and by tenths of the users, of causal
+language models also the loss. Their reported number is a nominal one. Only ``--exact-heldout``, or
+a run that promises nothing, leaves out the noise.
 """
 
 import math
@@ -90,12 +90,12 @@ def read_test(config: RunConfig) -> Data | None:
 
 
 def on_bad_rows(config: RunConfig) -> OnBadRows:
-    """Return what is done with rows of the test that cannot be used."""
+    """The handling of test rows that cannot be used."""
     return "skip" if config.on_bad_rows == "skip" else "refuse"
 
 
 def examples_of_test(data: Data, model: Model, skip: OnBadRows) -> Examples:
-    """Return what a model is measured on, of the rows of a public test.
+    """The examples of a public test.
 
     Raises:
         InputError: rows that have no features, unless they are to be skipped and some are left.
@@ -140,10 +140,10 @@ def final_evaluation(theta_D: np.ndarray, test: Examples) -> tuple[HeldOut, dict
 def on_held_out(
     theta_D: np.ndarray, context: RunContext, strategy: CohortStrategy, ledger: Ledger
 ) -> HeldOut | None:
-    """Return what is told of a model's accuracy on held-out users; None where noise drowns it.
+    """The accuracy on held-out users; None if noise hides it.
 
-    A resumed run that has told it before tells the same again. If all that is left of that is its
-    charge, telling it again is charged again, or not done.
+    A resumed run that has released it before returns it again. If only its charge is left, a new
+    release is charged again, or not made.
     """
     config, hold_out = context.config, context.hold_out
     tally = Tally(loss=config.task in NEXT_TOKENS)
@@ -155,7 +155,7 @@ def on_held_out(
         release_once = partial(_told, release, theta_D, context, strategy, ledger)
         try:
             sum_F = np.array(context.once(HELD_OUT_FIGURES, release_once), dtype=np.float64)
-            if not ledger.spent()[hold_out]:  # what was told is on file, its charge was lost
+            if not ledger.spent()[hold_out]:  # the figures are on file, their charge was lost
                 ledger.charge(hold_out, round_=config.rounds + 1, covers=COVERS)
         except BudgetExceeded as refusal:
             context.log({"not evaluated": str(refusal)})

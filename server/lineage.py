@@ -1,15 +1,15 @@
-"""What a base has cost the people whom earlier runs trained it on: read from its folder.
+"""The privacy cost of a base to the people of earlier runs, read from its folder.
 
 A base is here what `--base` names, or the encoder that `--features` does. A language model that a
 run saved holds the ledger of that run and of each that its own base came from, and `privacy.json`
-with their heads and the digest of the weights that this is about. What they promise together is
-computed from the ledgers' bytes alone (``privacy.promise``); whoever trains on the base adds to it.
+with their heads and the digest of the weights that this is about. Their promise together is
+computed from the ledgers' bytes alone (``privacy.promise``); a run on the base adds to it.
 
 A base that looks like one of ours and does not have all of that, or whose ledgers are not what was
 written, is refused unless somebody says what it cost (`--base-privacy`).
 
 A linear head holds no `privacy.json`: its run's ledger lies beside its folder. Rows that models
-wrote name the runs alone: whoever learns from them names the ledgers.
+wrote name only the runs: a run on such rows must name the ledgers.
 """
 
 import json
@@ -32,6 +32,8 @@ from murmuration.privacy.accounting.terms import Caveat, Unit, caveats_in
 from murmuration.privacy.plugins import brought
 from murmuration.privacy.promise import Promise, ReleasedRun
 from murmuration.privacy.regular_files import read_regular
+from murmuration.server.result import FILE as RESULT
+from murmuration.server.result import Result
 from murmuration.server.run_files import read_json
 
 FORMAT, FILE, CARD = "murmuration-privacy-3", "privacy.json", "README.md"
@@ -55,8 +57,8 @@ class DamagedPromise(InputError):
 def files_of(
     promise: Promise, folder: Path, details: Mapping[str, Any] | None = None
 ) -> dict[str, bytes]:
-    """Return what is saved beside the model in a folder, by name; with ``details`` of the promise,
-    for programs, if they are given."""
+    """The privacy files to save beside a model, by name; with ``details`` of the promise for
+    programs, if they are given."""
     about = {
         "format": FORMAT,
         "weights": weights_digest(folder),
@@ -71,7 +73,7 @@ def files_of(
 
 
 def lineage_of(option: str, path: str, declared: str) -> Promise:
-    """That of a run's base, or of its encoder; empty for one that is none of ours.
+    """The promise of a run's base or encoder; empty for one that no run of ours made.
 
     Args:
         option: the one that names it, ``--base`` or ``--features``.
@@ -101,7 +103,7 @@ def lineage_of(option: str, path: str, declared: str) -> Promise:
 def lineage_of_model(
     what: str, path: str, advice: str, elsewhere: Mapping[str, Path] = MappingProxyType({})
 ) -> Promise:
-    """That of a model and, where it is an adapter, of all that it is put on.
+    """The promise of a model and, if it is an adapter, of everything below it.
 
     ``elsewhere`` has ledgers by their heads that its folders need not hold.
 
@@ -136,7 +138,7 @@ def lineage_of_saved(
     may_be_base: bool = False,
     served: bool = False,
 ) -> Promise:
-    """That of a model that is there, a linear head too, and what somebody says it cost.
+    """The promise of a saved model, also of a linear head, and of what is declared about it.
 
     Args:
         what: the option that names the model.
@@ -179,7 +181,7 @@ def lineage_of_saved(
 
 
 def _of_served(what: str, name: str, option: str, given: str) -> Promise:
-    """Return what somebody says that a served model cost; InputError if they say nothing."""
+    """The declared promise of a served model; InputError if nothing is declared."""
     if given == "public":
         return Promise().declared_public()
     stated, _ = _of_ledgers(option, given)
@@ -194,8 +196,8 @@ def _of_served(what: str, name: str, option: str, given: str) -> Promise:
 
 
 def mark_of(promise: Promise) -> dict[str, str]:
-    """Return what each row that was made with models of these runs says of them: identities, and
-    where their ledgers ended; nothing where there are none."""
+    """The mark on rows made with models of these runs: their identities, and the ends of their
+    ledgers; empty if there are none."""
     names = " ".join(f"{run.name}@{_short(run.head)}" for run in promise.counted)
     return {PRIVATE_RUNS: names} if names else {}
 
@@ -206,14 +208,14 @@ def _short(head: Head) -> str:
 
 
 def _is_marked(mark: str, run: ReleasedRun) -> bool:
-    """Return whether a mark is of this run, or of an earlier state of it: a copy that went on by
-    itself is another."""
+    """True if a mark is of this run, or of an earlier state of it; a copy that was resumed
+    elsewhere is another run."""
     name, _, head = mark.partition("@")
     return name == run.name and head in map(_short, (*run.heads, run.head))
 
 
 def mark_of_model(path: str) -> dict[str, str]:
-    """Return what each row says that a model wrote; where what it cost is not known, that."""
+    """The mark on rows that a model wrote; if its cost is unknown, the mark says so."""
     try:
         return mark_of(lineage_of_model("the model", path, ""))
     except InputError:
@@ -221,8 +223,8 @@ def mark_of_model(path: str) -> dict[str, str]:
 
 
 def mark_of_served(what: str, name: str, option: str, given: str) -> dict[str, str]:
-    """Return what each row says that a server's model wrote; arguments as of
-    ``lineage_of_saved``, which may also be silent: then that it is not known."""
+    """The mark on rows that a served model wrote; arguments as in ``lineage_of_saved``. If nothing
+    is declared, the mark says that its cost is unknown."""
     if not given:
         is_folder = Path(name).expanduser().is_dir()
         return mark_of_model(name) if is_folder else {PRIVATE_RUNS: _NOT_KNOWN}
@@ -230,7 +232,7 @@ def mark_of_served(what: str, name: str, option: str, given: str) -> dict[str, s
 
 
 def marks_in(source: str) -> set[str]:
-    """Return which runs rows name, wherever they lie, on a hub or from a function too.
+    """The runs that rows name, in files, on a hub or from a function.
 
     Raises:
         InputError: they cannot be read, or a mark is no text.
@@ -244,20 +246,19 @@ def marks_in(source: str) -> set[str]:
 
 
 def _mentions_runs(file: Path) -> bool:
-    """Return whether a file of plain text can have marks: quicker than to read its rows once
-    more."""
+    """True if a file of plain text can have marks: quicker than to read its rows once more."""
     with file.open("rb") as lines:
         return any(PRIVATE_RUNS.encode() in line for line in lines)
 
 
 def mark_of_rows(source: str) -> dict[str, str]:
-    """Return what each row says that was made of rows, as these say it."""
+    """The mark on rows that were made of other rows, from the marks of these."""
     names = sorted(marks_in(source))
     return {PRIVATE_RUNS: " ".join(names)} if names else {}
 
 
 def lineage_of_rows(what: str, source: str, option: str, given: str) -> Promise:
-    """That of rows which somebody is to learn from: empty where no model of ours made them.
+    """The promise of rows that are to be learned from; empty if no model of ours made them.
 
     Rows that our models wrote name the runs. Where a model's cost was not known, what is ``given``
     is all that there is.
@@ -278,8 +279,7 @@ def lineage_of_rows(what: str, source: str, option: str, given: str) -> Promise:
 
 
 def lineage_of_data(option: str, source: str, declared: str) -> Promise:
-    """That of a run's rows or of those that it is tested on, where models of private runs wrote
-    them.
+    """The promise of a run's rows or test rows, if models of private runs wrote them.
 
     Args:
         option: the one that names them, ``--data`` or ``--test``.
@@ -296,26 +296,39 @@ def lineage_of_data(option: str, source: str, declared: str) -> Promise:
 
 
 def derived_run(described: Mapping[str, Any]) -> EntryPoint | None:
-    """Return what a room brings for folders of the ``format`` that their files name, which are made
-    from runs and released nothing themselves; None for a run of training."""
+    """The plug-in for folders of this ``format`` that are made from runs and release nothing
+    themselves; None for a training run."""
     return brought("murmuration.derived_runs").get(str(described.get("format")))
 
 
+def result_of_training(folder: Path) -> Result | None:
+    """The result of the run in a folder; None if it trained nothing, or has not ended.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    written = read_json(folder / RESULT)
+    if not written or derived_run(written):
+        return None
+    return Result.from_json(written, folder / RESULT)
+
+
 def promise_of_run(folder: Path) -> Promise:
-    """Return what a finished run promises, with what its base cost.
+    """The promise of a finished run, including its base.
 
     Raises:
         InputError: there is no finished run, or its files do not fit each other.
     """
-    if not (result := read_json(folder / "result.json")):
-        raise InputError(f"{folder}: no finished run: it has no result.json")
+    if not (written := read_json(folder / RESULT)):
+        raise InputError(f"{folder}: no finished run: it has no {RESULT}")
     try:
-        if derived_run(result):  # its model carries what it was made from
+        if derived_run(written):  # its model carries what it was made from
             return _read(str(folder / "model"), folder / "model", {})
+        result = Result.from_json(written, folder / RESULT)
         own = Promise((_of_result(folder, result),))
         if (folder / "model" / FILE).exists():
             return _read(str(folder / "model"), folder / "model", {}) | own
-        encoder = str(result["features"].get("path", ""))
+        encoder = str(result.features.get("path", ""))
         public, heads = _stated(result)
         if public:
             before = _declared_public("the encoder", encoder, "", may_be_base=True)
@@ -330,7 +343,8 @@ def promise_of_run(folder: Path) -> Promise:
 
 
 def _unknown(model: str, error: Exception, advice: str, states: Path) -> InputError:
-    """Return that what a model cost is not known; damaged where there is what ``states`` it."""
+    """The error that a model's cost is not known, or that the file which ``states`` it is
+    damaged."""
     why = (
         f"{model}: a model that was trained on users, and what that cost them is not known: "
         f"{first_line(error)}"
@@ -354,20 +368,21 @@ def _declared_public(what: str, path: str, option: str, may_be_base: bool) -> Pr
 
 
 def _of_head(what: str, folder: Path, advice: str, elsewhere: Mapping[str, Path]) -> Promise:
-    """That of a linear head, from what its run left beside ``folder``, and of its encoder."""
+    """The promise of a linear head, from the files that its run left beside ``folder``, and of its
+    encoder."""
     run = folder.resolve().parent
     try:
         # Under another name it may have been put into some run's folder.
         mine = folder.resolve().name == "model"
-        if not (mine and (result := read_json(run / "result.json", "ledger_head", "features"))):
+        if not (mine and (result := Result.read(run))):
             if elsewhere:
                 return Promise()
             raise ValueError("it is no folder model/ beside a run's result.json")
-        if result.get("weights") != weights_digest(folder):
+        if result.weights != weights_digest(folder):
             raise ValueError("its weights are not those that the run beside it saved")
         this = _of_result(run, result)
         public, heads = _stated(result)
-        encoder = str(result["features"].get("path", ""))
+        encoder = str(result.features.get("path", ""))
     except _UNREADABLE as error:
         ledger = run / "ledger.jsonl" if mine else folder / FILE
         raise _unknown(f"{what} {folder}", error, advice, ledger) from None
@@ -387,21 +402,20 @@ def _heads(promise: Promise) -> Counter[str]:
     return Counter(str(run.head) for run in promise.runs)
 
 
-def _stated(result: Mapping[str, Any]) -> tuple[bool, Counter[str]]:
-    """Return whether a result says that something was declared public, and the heads of its
-    ledgers."""
-    promise = result["promise"]
+def _stated(result: Result) -> tuple[bool, Counter[str]]:
+    """True if a result says that something was declared public; and the heads of its ledgers."""
+    promise = result.promise
     heads = Counter(run["ledger_head"] for run in promise["runs"])
     return Caveat.DECLARED_PUBLIC in promise["caveats"], heads
 
 
-def _of_result(folder: Path, result: Mapping[str, Any]) -> ReleasedRun:
+def _of_result(folder: Path, result: Result) -> ReleasedRun:
     """The run that left a result beside its ledger; ValueError where they do not fit."""
-    return _read_ledger(folder / "ledger.jsonl", str(result["ledger_head"]))
+    return _read_ledger(folder / "ledger.jsonl", result.ledger_head)
 
 
 def _of_ledgers(option: str, names: str) -> tuple[Promise, dict[str, Path]]:
-    """Return what ledgers say that somebody names, and these by their heads."""
+    """The promise of named ledgers, and their paths by head."""
     runs, elsewhere = [], {}
     for ledger in _files(names):
         try:
@@ -420,7 +434,7 @@ def _files(names: str) -> Iterable[Path]:
 
 
 def looks_like_ours(folder: Path) -> bool:
-    """Return whether a model looks as if a run of ours had saved it."""
+    """True if a run of ours seems to have saved the model."""
     if is_language_model(folder) or (folder / FILE).exists():
         return True
     try:
@@ -435,8 +449,8 @@ def _ledger(place: int) -> str:
 
 
 def _read(name: str, folder: Path, elsewhere: Mapping[str, Path]) -> Promise:
-    """Return what a model's folder says, compared with the ledgers in it, or with those that are
-    ``elsewhere``, by their heads; ValueError and others where there is something wrong with it."""
+    """The promise of a model's folder, compared with the ledgers in it or ``elsewhere``, by their
+    heads; ValueError and others if something is wrong with it."""
     about = json.loads(read_regular(folder / FILE))
     if about["format"] != FORMAT:
         raise ValueError(f"{FILE} is in format {about['format']!r}, not {FORMAT}")

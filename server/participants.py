@@ -1,9 +1,10 @@
-"""Who takes part in a run: at its start, and after users have come and gone.
+"""The participants of a run: at its start, and after users have come and gone.
 
 Users may come and go in a deployment (``RunConfig.comes_and_goes``). The number N that fixes the
 sampling probability is then a public constant that was stated before, and stays; so do the
-denominator and what everybody is charged. Who came later is sampled with the same probability from
-then on; who is away counts as zero, and stays charged; whoever is back is asked again at once.
+denominator and what everybody is charged. Users who come later are sampled with the same
+probability from then on; those who are away count as zero, and stay charged; those who return are
+asked again at once.
 """
 
 from flwr.serverapp import Grid
@@ -25,7 +26,7 @@ REFRESH = 10
 def participants(
     config: RunConfig, grid: Grid, folder: RunDirectory, features: str
 ) -> Participants:
-    """Return who takes part from the start: everybody on at least ``min_nodes`` nodes.
+    """The participants at the start: all users on at least ``min_nodes`` nodes.
 
     Raises:
         RunAborted: fewer are online.

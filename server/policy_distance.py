@@ -1,4 +1,4 @@
-"""How far a policy has moved from its reference where it writes by itself.
+"""The KL of a policy from its reference, on the policy's own generations.
 
 Losses of log-ratios look at given responses alone: a policy can order them well and write nothing
 that anybody can read, or write what its reference does. So a finished one answers a few questions
@@ -37,7 +37,7 @@ FAR, NEAR = 0.2, 0.001
 
 
 def nats_moved(base: LanguageBase, theta_D: np.ndarray) -> float:
-    """Return by how many nats a token a policy differs from its reference, in its own answers.
+    """The KL of a policy from its reference in nats per token, on its own generations.
 
     The mean, over the tokens of its answers to `QUESTIONS` at temperature 1, of the
     Kullback–Leibler divergence of the next token under the policy from that under the reference;
@@ -74,7 +74,7 @@ def nats_moved(base: LanguageBase, theta_D: np.ndarray) -> float:
 
 
 def measured(base: LanguageBase, theta_D: np.ndarray) -> tuple[float, list[str]]:
-    """Return how far a policy moved, infinite where that cannot be told, and what to think of it.
+    """The KL of a policy, infinite where it cannot be computed, and remarks on it.
 
     Whatever fails here, memory say, costs the run nothing: what it learnt is still to be saved.
     """
@@ -86,7 +86,7 @@ def measured(base: LanguageBase, theta_D: np.ndarray) -> tuple[float, list[str]]
 
 
 def remark(moved: float) -> str | None:
-    """Return what is to be thought of a policy that moved so far; None: nothing."""
+    """A remark on a policy that moved so far, if one is due."""
     if moved > FAR:
         return (
             f"FAR FROM ITS BASE: where the policy writes by itself it differs by {moved:.3g} nats "

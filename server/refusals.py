@@ -1,4 +1,4 @@
-"""Who would refuse a run: every node is asked when it registers, before the run's first coin."""
+"""Ask every node at registration whether it would refuse the run, before its first random draw."""
 
 from collections.abc import Collection
 
@@ -38,7 +38,7 @@ def show_newcomers(
 
 
 def _shown(grid: Grid, strategy: CohortStrategy, nodes: Collection[int], round_: int) -> Answers:
-    """Return what nodes say of what will be asked from ``round_`` on; it goes to the private
+    """The answers of nodes to the planned requests from ``round_`` on; they go to the private
     log."""
     parties = len(strategy.participants.registry.nodes) if strategy.masked else 0
     answers = plan_query.ask(

@@ -1,4 +1,4 @@
-"""What the operator registered nodes for, as a file says it.
+"""The operator's registration of nodes, as a file says it.
 
     [alice]
     key = "../clients/alice/node.pub"      # from the file's own folder
@@ -30,7 +30,7 @@ _FIELDS = {"key", "users", "user-ids"}
 
 
 def registration_for(config: RunConfig, grid: Grid | None = None) -> Registration | None:
-    """Return what nodes are held to: None in a simulation, where they are ours.
+    """The registration that nodes are held to: None in a simulation, where they are ours.
 
     Whether this is one is not for nodes to say: over a network it never is.
 
@@ -74,7 +74,7 @@ def read_registration(path: Path) -> Registration:
 
 
 def _key(path: Path, where: str) -> bytes:
-    """A public key, as Flower tells it."""
+    """A public key in Flower's form."""
     try:
         key = load_ssh_public_key(read_regular(path))
     except (OSError, ValueError) as error:

@@ -1,10 +1,9 @@
-"""Whether what a run has left agrees with its ledger, and what follows if it does not.
+"""Compare the files of a run with its ledger, and decide what follows if they disagree.
 
 A round is charged before it is released, a checkpoint and the private log know the ledger's head at
 their time, and the folder's lock knows that there was a ledger. So a ledger that lacks a round
 which was done, or does not have these heads in its past, has lost something, however well its lines
-fit together.
-Whoever brings back an older state of the whole folder is not noticed here; a head that was kept
+fit together. An older state of the whole folder is not detected here; a head that was kept
 elsewhere (``murmuration ledger --expect``) shows it.
 """
 
@@ -31,14 +30,14 @@ from murmuration.server.run_files import (
 from murmuration.server.run_lock import RunLock
 from murmuration.strategies.config import CHECK
 
-#: The name in ``released.json`` of what is told after the last round; all else there came before
+#: The name in ``released.json`` of releases after the last round; all others came before
 #: the first.
 HELD_OUT_FIGURES = "held-out figures"
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a run has left besides its ledger.
+    """The traces of a run besides its ledger.
 
     Attributes:
         checkpoint: the last one.
@@ -54,7 +53,7 @@ class Done:
 
     @classmethod
     def of(cls, folder: Path) -> "Done":
-        """Return what a run's folder holds; InputError for a damaged file."""
+        """Read the traces in a run's folder; InputError for a damaged file."""
         rounds, noted = [line["round"] for line in read_metrics(folder)], None
         for line in read_private_log(folder):
             with suppress(KeyError, ValueError):
@@ -105,7 +104,7 @@ def open_ledger(
 def missing(
     path: Path, account: Account, has_been_at: Callable[[Head], bool], done: Done
 ) -> str | None:
-    """Return what a ledger does not have that it must have had; None if it has everything."""
+    """The reason why a ledger is not the one that these traces belong to; None if it is."""
     checkpoint = done.checkpoint
     if checkpoint and not has_been_at(checkpoint.head):
         return (
@@ -117,7 +116,7 @@ def missing(
             f"{path} was rolled back or replaced: it has no charge for round {first}, and "
             f"{done.last} rounds were done"
         )
-    # That users are held out by coins is on the ledger too, and pays for nothing.
+    # The hold-out's assignment is on the ledger too, and pays for nothing.
     before = [c for c in account.charges if c.round == 0 and not isinstance(c.event, HoldOut)]
     if done.released and not before:
         return (

@@ -6,6 +6,7 @@ It opens the run's folder, loads what is learnt on, reads what that stands on, t
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from math import isfinite
 from typing import Any, cast
@@ -32,6 +33,7 @@ from murmuration.server.baselines import (
 from murmuration.server.evaluation import examples_of_test, on_bad_rows, read_test
 from murmuration.server.lineage import files_of, lineage_of, lineage_of_data
 from murmuration.server.policy_distance import measured
+from murmuration.server.result import Result
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.training import OnMetrics, begun, train
 from murmuration.strategies.config import RunConfig
@@ -44,7 +46,7 @@ def run_training(
     grid: Grid,
     model: Model | None = None,
     on_metrics: OnMetrics = lambda line: None,
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Run ``config`` over ``grid``.
 
     Args:
@@ -61,8 +63,8 @@ def run_training(
         RunAborted: nodes failed, or were not there; there is no result, and the run can be resumed.
     """
     with _opened(config) as folder:
-        if (result := folder.finished()) is not None:
-            return result  # asking held-out users again would be one more release
+        if (finished := folder.finished()) is not None:
+            return finished.to_json()  # asking held-out users again would be one more release
         # Whose weights are for nodes; without a test they are needed once, to be saved.
         model = model or base_of(base_config(config), weights=bool(config.test))
         described = model.to_config()
@@ -71,26 +73,29 @@ def run_training(
         data = read_test(config)
         test = None if data is None else examples_of_test(data, model, on_bad_rows(config))
         trained = train(config, grid, folder, model, lineage, test, on_metrics)
+        values, computed = trained.values, trained.computed
         own = ReleasedRun.read(folder.ledger_path)
         promise = lineage | Promise((own,))
-        result = trained.result
-        computed = trained.computed
-        result["promise"] = computed(promise.to_json())
+        values["promise"] = computed(promise.to_json())
         # Nor is what stands on a seeded run.
-        result["private"] = Public(result["private"] and not promise.seeded)
+        values["private"] = Public(values["private"] and not promise.seeded)
         first = [*earlier_runs(promise, own, whose), *_merged(described)]
         theirs = caveat_sentences(promise.caveats - own.terms.caveats)
-        result["warnings"] = computed([*first, *theirs, *result["warnings"]])
         model = model.loaded()
+        values["baselines"] = computed(None)
         if data is not None and config.task in ("reward", "policy"):
             score = partial(_scores, model, trained.theta_D) if model.trains else None
             most = MOST_BY_A_LANGUAGE_MODEL if config.base else MOST_SCORED
             judgements = data.as_judgements("users' texts are not judged")
-            result["baselines"] = computed(on_public_test(judgements, score, most))
+            values["baselines"] = computed(on_public_test(judgements, score, most))
         if config.task == "policy" and model.trains:
             moved, words = measured(cast(PolicyModel, model).network, trained.theta_D)
-            result["policy_moved"] = computed(moved if isfinite(moved) else None)
-            result["warnings"] = computed([*words, *result["warnings"]])
+            figures = {**values["policy"], "moved": moved if isfinite(moved) else None}
+            values["policy"] = computed(figures)
+            first = [*words, *first]
+        values["warnings"] = computed([*first, *theirs, *values["warnings"]])
+        values["weights"] = Public("")  # known when the model is saved, with its card
+        result = Result.from_disclosure(values)
         of_run = brought("murmuration.run_end").get("report")
         report = of_run.load()(config, promise, result) if of_run else None
         ledgers = None  # its run's lies beside it
@@ -99,11 +104,11 @@ def run_training(
         place = folder.path / "model"
         options = SaveOptions(report.card() if report else "", overwrite=True, beside=ledgers)
         model.save(place, trained.theta_D, config.model, options)
-        result["weights"] = computed(weights_digest(place))
+        result = replace(result, weights=weights_digest(place))
         if report:
             report.write(folder.path, folder.metrics())
-        folder.write_json("result.json", result)
-        return dict(result)
+        folder.write_result(result)
+        return result.to_json()
 
 
 def check_run(config: RunConfig, grid: Grid) -> None:
@@ -174,7 +179,7 @@ def _origin(config: RunConfig, described: Mapping[str, Any]) -> tuple[Promise, s
 
 
 def _of_disk(error: OSError, folder: RunDirectory) -> str:
-    """Return what a disk that is full, or fails, means for a run."""
+    """The error message for a disk that is full or fails."""
     return (
         f"{error.filename or folder.path} cannot be written or read: {error.strerror}; every "
         "release is on the ledger: mend that, and continue with --resume"
@@ -189,7 +194,7 @@ def _scores(
 
 
 def _merged(described: Mapping[str, object]) -> list[str]:
-    """Return that the base is an adapter, and what was done with it."""
+    """A note that the base is an adapter, and how it was merged."""
     if not described.get("merged"):
         return []
     return [

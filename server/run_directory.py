@@ -43,6 +43,7 @@ from murmuration.privacy.regular_files import read_regular
 from murmuration.privacy.strict_json import strict_json
 from murmuration.server import checkpoints, resuming
 from murmuration.server.checkpoints import Checkpoint
+from murmuration.server.result import Result
 from murmuration.server.run_files import (
     HEAD,
     PRIVATE_LOG,
@@ -119,14 +120,14 @@ class RunDirectory(RunFolder):
         """Remove a folder that this run made and released nothing into, so it can be reused."""
         if not self.is_new or self._released():
             return
-        # Under another name first: whoever begins a run here meanwhile makes a folder anew.
+        # Under another name first: another run that begins here meanwhile makes its own folder.
         aside = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.discarded")
         with contextlib.suppress(OSError):
             self.path.rename(aside)
             shutil.rmtree(aside, ignore_errors=True)
 
     def _released(self) -> bool:
-        """Return whether anything but the coins of a hold-out was charged, or nobody can tell."""
+        """True if anything except a random assignment was charged, or nobody can tell."""
         ledger = self.ledger_path
         if not ledger.exists() or len(ledger.read_bytes().splitlines()) <= 1:
             return False
@@ -174,23 +175,18 @@ class RunDirectory(RunFolder):
         """The ledger's file."""
         return self.path / "ledger.jsonl"
 
-    @property
-    def result(self) -> dict[str, Any] | None:
-        """The figures of a run that has ended, else None."""
-        return self._read_json("result.json") or None
-
-    def finished(self) -> dict[str, Any] | None:
-        """``result``, if it is that of this folder's ledger; None where there is none.
+    def finished(self) -> Result | None:
+        """The run's result, if it is that of this folder's ledger; None where there is none.
 
         Raises:
             InputError: it is of another run, or the ledger is not what it was at its end.
         """
-        result = self.result
+        result = Result.read(self.path)
         if result is None:
             return None
         try:
             contents = read_account(self.ledger_path)[1]
-            head = Head.parse(str(result.get("ledger_head")))
+            head = Head.parse(result.ledger_head)
         except OSError as error:
             raise InputError(f"{self.ledger_path} cannot be read: {error.strerror}") from None
         except ValueError as error:
@@ -207,7 +203,7 @@ class RunDirectory(RunFolder):
 
         Drawn once and kept: drawn again after a crash they would hold out people who had been
         trained on before. In a seeded simulation they follow from the seed, so that it repeats in
-        another folder too; whoever knows the seed knows everything.
+        another folder too; the seed reveals everything.
 
         Raises:
             InputError: the run's file of keys is gone or damaged.
@@ -238,7 +234,7 @@ class RunDirectory(RunFolder):
 
     @property
     def run_name(self) -> str:
-        """Return what nodes know the run by: the beginning of its identity."""
+        """The name of the run for nodes: the beginning of its identity."""
         return self.run_id[:24]
 
     def keep_nodes(self, nodes: int) -> None:
@@ -271,9 +267,8 @@ class RunDirectory(RunFolder):
             )
         self.write_private("lineage.json", {"runs": now})
 
-    def keep_base(self, described: Mapping[str, Any]) -> dict[str, Any]:
-        """Note which language model is trained, if one is; the description with the size of batches
-        that a run which goes on was begun with.
+    def keep_base(self, described: Mapping[str, Any]) -> None:
+        """Note which language model is trained, if one is.
 
         Raises:
             InputError: the run goes on, and its base is not the one that it was begun with.
@@ -284,7 +279,7 @@ class RunDirectory(RunFolder):
             if name in described
         }
         if "digest" not in now:
-            return dict(described)
+            return
         before = self._read_json("base.json", "digest") or now
         if before["digest"] != now["digest"]:
             raise InputError(
@@ -299,22 +294,7 @@ class RunDirectory(RunFolder):
                     f"begun with {before.get(name)}: continue it where, and with what, it was "
                     "begun, or begin again with another --out"
                 )
-        kept = {name: before[name] for name in ("batch_tokens",) if name in before}
-        self.write_json("base.json", Disclosure.public({**now, **kept}))
-        return {**described, **kept}
-
-    def keep_batch(self, described: Mapping[str, Any], tokens: Iterable[int]) -> dict[str, Any]:
-        """The description with a size of batches, where it has none: the least of those that nodes
-        found to fit, in ``tokens`` (0: did not look). It is kept, because other sizes give other
-        last digits.
-        """
-        result = [number for number in tokens if number]
-        if described.get("batch_tokens") or not result:
-            return dict(described)
-        chosen = {"batch_tokens": max(min(result), described["max_tokens"])}
-        base = self._read_json("base.json", "digest")
-        self.write_json("base.json", Disclosure.public({**base, **chosen}))
-        return {**described, **chosen}
+        self.write_json("base.json", Disclosure.public(now))
 
     def once(self, name: str, release: Callable[[], Released[Value]]) -> Value:
         """A value that is released once in a run and kept in ``released.json``.
@@ -366,7 +346,7 @@ class RunDirectory(RunFolder):
             file.write(text)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """All metrics; a line torn by a crash is left out."""
+        """The metrics of all rounds; a line torn by a crash is left out."""
         return read_metrics(self.path)
 
     def save_checkpoint(self, round_: int, state: Mapping[str, np.ndarray]) -> None:

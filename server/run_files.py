@@ -1,4 +1,4 @@
-"""What stands in the files of a run, read; damaged ones are refused in one line.
+"""Read the files of a run; damaged ones are refused in one line.
 
 The settings of a deployed run are in such a file too, on the server alone: a run config, where
 Flower keeps them, travels to every node with the app. Of all settings a node of a deployment needs
@@ -32,12 +32,12 @@ HEAD = "ledger"
 
 
 def check_of(content: Mapping[str, Any], keys: Mapping[str, str]) -> str:
-    """Return what ties some content, such as settings and seed, to a run's secret keys, so that
+    """A keyed hash that ties content, such as settings and seed, to a run's secret keys, so that
     neither changes alone.
 
     With another seed or key other users would be held out than before, some of whom have been
     trained on, and no accountant covers that. It may be public: a hash (HMAC-SHA-256) under the
-    keys, which are random also where the seed is not, so it tells nothing of either.
+    keys, which are random even if the seed is not, so it reveals neither.
     """
     text = json.dumps(dict(content), sort_keys=True)
     key = json.dumps(dict(keys), sort_keys=True)

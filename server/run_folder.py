@@ -20,6 +20,7 @@ from typing import Any, Self
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.disclosure import Disclosure, disclosed
 from murmuration.privacy.durable_files import replace_file
+from murmuration.server.result import FILE, Result
 from murmuration.server.run_lock import RunInUse, RunLock
 
 PATIENCE = 5.0  # seconds for the process that a resumed run replaces to end
@@ -29,7 +30,7 @@ _FIRST = ("seed.json", "keys.json", "lock", "data.jsonl", "test.jsonl")
 
 
 def check_free(path: Path) -> None:
-    """InputError where a folder cannot be that of a new run; changes nothing."""
+    """Raise InputError if a folder cannot be that of a new run; change nothing."""
     if (path / "config.json").exists():
         raise InputError(
             f"--out {path} holds a run already; continue it with --resume, or choose another folder"
@@ -39,7 +40,7 @@ def check_free(path: Path) -> None:
 
 
 def _occupied(folder: Path) -> bool:
-    """Return whether it holds more than what a run leaves that is killed in its first step."""
+    """True if the folder holds more than a run leaves that is killed in its first step."""
     private = folder / "private"
 
     def ours(path: Path) -> bool:
@@ -107,6 +108,10 @@ class RunFolder:
     def write_json(self, name: str, values: Disclosure) -> None:
         """Replace a JSON file that is for everybody."""
         self._write(self.path / name, disclosed(values))
+
+    def write_result(self, result: Result) -> None:
+        """Write the result: the run has ended."""
+        self.write_json(FILE, Disclosure.read(result.to_json()))
 
     def write_private(self, name: str, data: Mapping[str, Any]) -> None:
         """Replace a JSON file that is not for release."""

@@ -1,4 +1,4 @@
-"""Whose a run's folder is: one process at a time, from before anything is written.
+"""Lock a run's folder for one process at a time, before anything is written.
 
 The lock is on a file, ``private/lock``, and gone when its process is. Like that of a user's own
 state (``client.labels.private_file``) it also remembers what must not get lost: that a ledger was
@@ -68,11 +68,11 @@ class RunLock:
 
     @property
     def begun(self) -> bool:
-        """Return whether there was a ledger in this folder."""
+        """True if there was a ledger in this folder."""
         return os.fstat(self._file.fileno()).st_size > 0
 
     def note_begun(self) -> None:
-        """That there is a ledger now; on disk when this returns."""
+        """Note that there is a ledger; on disk when this returns."""
         if not self.begun:
             self._file.write(_BEGUN)
             os.fsync(self._file.fileno())

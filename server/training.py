@@ -33,9 +33,9 @@ from murmuration.server.evaluation import (
     on_held_out,
     on_test,
 )
+from murmuration.server.outcome import Pace, marked, result_of, terms_of
 from murmuration.server.participants import REFRESH, participants, refresh
 from murmuration.server.refusals import check_refusals, show_newcomers
-from murmuration.server.result import Pace, marked, result_of, terms_of
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.versions import versions
 from murmuration.strategies import registry
@@ -64,12 +64,12 @@ class Trained:
 
     Attributes:
         theta_D: what was learnt.
-        result: the figures, and what there is to know before they are believed.
+        values: the fields of the run's `Result`, but for what follows from the model.
         computed: marks what is computed from all that the run released.
     """
 
     theta_D: np.ndarray
-    result: Disclosure
+    values: Disclosure
     computed: Callable[[Any], Shown[Any]]
 
 
@@ -113,11 +113,11 @@ def train(
             figure = on_held_out(theta_D, context, built.strategy, ledger)
         result = result_of(context, built, ledger, figure, pace, folder.path)
     computed = marked(ledger)
-    result.update({name: computed(value) for name, value in beside.items()})
+    result["policy"] = computed(beside)
     result["features"] = Public({**json.loads(context.features), **model.details})
     result["versions"] = Public(versions())
     if choice := model.choice(theta_D, test):
-        result["choice"] = computed(result["choice"] | choice)
+        result["choice"] = computed({**(result["choice"] or {}), **choice})
     return Trained(theta_D, result, computed)
 
 
@@ -131,11 +131,10 @@ def begun(
     Args and Raises: as of ``train``.
     """
     source = Randomness(config.seed if config.seed >= 0 else None)
-    described = folder.keep_base(model.to_config())
+    described = model.to_config()
+    folder.keep_base(described)
     config = replace(config, timeout=config.timeout or TIMEOUT)
     taking_part = participants(config, grid, folder, json.dumps(described))
-    tokens = [entry.tokens for entry in taking_part.registry.entries.values()]
-    described = folder.keep_batch(described, tokens)
     config = config.resolved(len(taking_part.registry))
     context = RunContext(
         strategy=registry.named(config.strategy),
@@ -173,7 +172,7 @@ def begun(
 
 
 def _check_learnt(built: BuiltStrategy, config: RunConfig) -> None:
-    """InputError where there is nothing but noise to give out, after aborts or crashes."""
+    """Raise InputError if the model is nothing but noise, after aborts or crashes."""
     strategy = built.strategy
     if strategy.unanswered and strategy.rounds_done == strategy.unanswered:
         raise InputError(
@@ -184,7 +183,8 @@ def _check_learnt(built: BuiltStrategy, config: RunConfig) -> None:
 
 
 def with_hold_out(built: BuiltStrategy, context: RunContext, ledger: Ledger) -> BuiltStrategy:
-    """With what a hold-out charges: its coins before the first round, its figures at the end.
+    """Add the charges of a hold-out: for its assignment before the first round, for its figures at
+    the end.
 
     So the ledger's epsilon is what was spent, at any time.
     """
@@ -295,5 +295,5 @@ def _rounds(
 
 
 def _budget(config: RunConfig) -> float | None:
-    """Return what a user may spend."""
+    """The budget of a run."""
     return None if config.strategy == "nonprivate" else config.epsilon

@@ -1,4 +1,4 @@
-"""Which version this is, and with which versions a run was made.
+"""The version of this package, and the versions with which a run was made.
 
 The distribution, which is what pip installs, has another name than the package that is imported.
 """

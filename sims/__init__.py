@@ -1,2 +1,2 @@
-"""What drives Murmuration from outside: synthetic populations with known truth, experiments,
-benchmarks and the command line. It may import every other package; none imports it."""
+"""Simulations: synthetic populations with known truth, experiments, benchmarks and the command
+line. It may import every other package; none imports it."""

@@ -349,13 +349,7 @@ NO_CEILING = 1e9
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """ULS with adaptive clipping."""
     plan = quantile_plan(context)
-    account = (
-        "A user's gradient is clipped to a norm that follows quantile "
-        f"{plan.rule.quantile:g} of all users' norms, from {plan.start:g} on. Who was not clipped "
-        f"is counted with noise of standard deviation {plan.count_noise:.4g}, in the same charge "
-        "as the gradients."
-    )
-    return built(context, ledger, Adaptive, plan, account, down=1)
+    return built(context, ledger, Adaptive, plan, down=1)
 
 
 def quantile_plan(context: RunContext) -> AdaptivePlan:
@@ -374,7 +368,6 @@ def built(
     ledger: Ledger,
     strategy: type[Adaptive],
     plan: RadiusPlan,
-    account: str,
     *,
     down: int,
 ) -> BuiltStrategy:
@@ -390,7 +383,6 @@ def built(
         clip_norm=plan.start,
         group_size=plan.group_size,
         bytes_per_user=cohort_bytes(context, down=down),
-        account=account,
     )
 
 

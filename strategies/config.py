@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from murmuration.preference.choices import JUDGED
 from murmuration.preference.data.errors import InputError
@@ -56,58 +56,57 @@ SETTINGS = {field.name: field for field in declared(Settings)} | {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class RunConfig(Settings):
     """The settings of one run.
 
+    They are given flat, those of its strategy among the others; ``own`` may hold the latter.
+
     Raises:
-        InputError: settings that no run could use; it names the option.
+        InputError: unknown names, wrong types, settings of other strategies than the one that is
+            named, or settings that no run could use; it names the option.
     """
 
-    def __post_init__(self) -> None:
-        strategy = registry.named(self.strategy)
+    def __init__(self, own: object = None, **settings: Any) -> None:
+        given = {name: typed(name, value) for name, value in by_field(settings).items()}
+        strategy = registry.named(given.get("strategy", Settings.strategy))
+        if strategy.local:
+            given.setdefault("adjacency", Adjacency.REPLACE_LABELS.value)  # there is no other
+        if "thumbs" in (given.get("kind"), given.get("model")):  # one goes with the other
+            given = {"kind": "thumbs", "model": "thumbs", **given}
+        for_one = {name: given.pop(name) for name in OWN_SETTINGS if name in given}
+        if own is None or own == type(own)():  # another strategy's defaults stand for this one's
+            own = own_settings(strategy, for_one)
+        if type(own) is not strategy.settings:
+            raise InputError(f"{own!r} are no settings of --strategy {strategy.name}")
+        for each in declared(Settings):
+            object.__setattr__(self, each.name, given.get(each.name, each.default))
+        object.__setattr__(self, "own", own)
         if self.rounds == 0:
             object.__setattr__(self, "rounds", strategy.rounds[0] if strategy.rounds else ROUNDS)
-        if self.own == type(self.own)():  # another strategy's defaults stand for this one's
-            object.__setattr__(self, "own", strategy.settings())
-        if type(self.own) is not strategy.settings:
-            raise InputError(f"{self.own!r} are no settings of --strategy {self.strategy}")
         check_values(self)
-        check_values(self.own)
+        check_values(own)
         try:
-            registry.check_adjacency(self.strategy, Adjacency(self.adjacency), self.own)
+            registry.check_adjacency(self.strategy, Adjacency(self.adjacency), own)
         except ValueError as error:
             raise InputError(str(error)) from None
         strategy.check(self)
         _check_together(self, strategy)
 
     @classmethod
-    def from_run_config(cls, run_config: Mapping[str, Scalar]) -> "RunConfig":
-        """The config from settings by name, with dashes or underscores.
+    def from_run_config(cls, run_config: Mapping[str, Scalar]) -> Self:
+        """The config from Flower's flat run config; InputError as for the class."""
+        return cls(**run_config)
 
-        Raises:
-            InputError: unknown names, wrong types, or settings of other strategies than the one
-                that is named.
-        """
-        values: dict[str, Any] = {}
-        for name, value in by_field(run_config).items():
-            if name not in SETTINGS:
-                raise InputError(f"unknown setting {name!r}; known: {', '.join(sorted(SETTINGS))}")
-            values[name] = typed(name, value)
-        own = {name: values.pop(name) for name in OWN_SETTINGS if name in values}
-        strategy = registry.named(values.get("strategy", cls.strategy))
-        return cls(**values, own=own_settings(strategy, own))
-
-    def changed(self, **settings: Scalar) -> "RunConfig":
+    def changed(self, **settings: Scalar) -> Self:
         """The config with other settings, including those of single strategies.
 
         Raises:
-            InputError: as ``from_run_config``.
+            InputError: as for the class.
         """
-        changes = {name.replace("_", "-"): value for name, value in settings.items()}
-        return self.from_run_config({**self.to_run_config(), **changes})
+        return type(self)(**{**by_field(self.to_run_config()), **settings})
 
-    def resolved(self, registered: int) -> "RunConfig":
+    def resolved(self, registered: int) -> Self:
         """The config with all that depends on the number of users: delta, if it is n^-1.1, and the
         cohort, if all users take part or none was given.
 
@@ -194,12 +193,9 @@ def read_settings(path: Path) -> dict[str, Scalar]:
         if name not in SETTINGS or (about(SETTINGS[name]).deployed and not of_a_run):
             offered = sorted(n for n, field in SETTINGS.items() if not about(field).deployed)
             raise InputError(f"{path}: unknown setting {name!r}; known: {', '.join(offered)}")
-        if name == "delta" and isinstance(value, str):
-            settings[name] = parse_delta(value)
-        elif name == "delta" and not value and not of_a_run:  # where 0 stands for n^-1.1
+        if name == "delta" and not value and not of_a_run:  # where 0 stands for n^-1.1
             parse_delta(str(value))
-        else:
-            settings[name] = typed(name, value, str(path))
+        settings[name] = typed(name, value, str(path))
     theirs = registry.strategies().get(str(settings.get("strategy", "")))
     if of_a_run and ((theirs and not theirs.samples) or settings.get("sampling") == "all"):
         settings.pop("cohort", None)  # everybody takes part
@@ -229,8 +225,12 @@ def by_field(settings: Mapping[str, Any], where: str = "") -> dict[str, Any]:
 
 
 def typed(name: str, value: object, where: str = "") -> Any:
-    """A setting's value in its type; InputError, naming it, for one of another."""
-    default = SETTINGS[name.replace("-", "_")].default
+    """A setting's value in its type; InputError, naming it, for another or for no setting."""
+    if name not in SETTINGS:
+        raise InputError(f"unknown setting {name!r}; known: {', '.join(sorted(SETTINGS))}")
+    if name == "delta" and isinstance(value, str):
+        return parse_delta(value)
+    default = SETTINGS[name].default
     if isinstance(default, float) and type(value) is int:
         return float(value)
     if type(value) is not type(default):

@@ -122,16 +122,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         local=local,
         **context.cohort_sizes,
     )
-    return built(
-        DpFedAvg,
-        plan,
-        context,
-        ledger,
-        correlated,
-        f"took {local.steps} gradient steps of length {local.rate:g} on at most "
-        f"{plan.group_size:,} of their judgements, starting from the model, and contributed "
-        "one vector: how far these had led,",
-    )
+    return built(DpFedAvg, plan, context, ledger, correlated)
 
 
 DP_FEDAVG = Strategy(

@@ -313,17 +313,6 @@ def _built(
     )
     ceiling = uls.RATE_CEILING / plan.clip.norm
     optimizer = context.optimizer("sgd", plan.noise, ceiling)
-    how = (
-        "as a mixture of Gaussians, whose means are the numbers of their judgements in the sum"
-        if kind is ElsPlan
-        else "for one judgement, and converted to users as a black box: group privacy, a baseline"
-    )
-    chosen = (
-        f" {plan.group_size:,} is near the median number of judgements; choosing it cost a pure "
-        f"epsilon of {plan.chosen_at:.3g}, which is part of the total."
-        if plan.chosen_at
-        else ""
-    )
     return BuiltStrategy.of(
         strategy(plan, ledger, **context.arguments(optimizer)),
         plan,
@@ -332,15 +321,6 @@ def _built(
         group_size=plan.group_size,
         # Everybody is asked every round.
         bytes_per_user=plan.rounds * (4 + sum_bytes(context, plan.group_size)) * context.dimension,
-        account=(
-            f"Before training every user kept at most {plan.group_size:,} judgements.{chosen} In "
-            f"each round each of these took part with probability {plan.probability:.3g}, by a "
-            "coin that its node tossed; nodes are trusted with these coins. Its gradient was "
-            f"clipped to length {plan.clip.norm:g}. Gaussian noise of {plan.noise_multiplier:.3g} "
-            f"times that length per coordinate was added to the sum, which was divided by "
-            f"{plan.batch:,.6g}, however many had taken part. What a whole user could change was "
-            f"accounted {how}."
-        ),
     )
 
 

@@ -27,7 +27,7 @@ from murmuration.privacy.mechanisms.discrete_gaussian import (
 from murmuration.privacy.mechanisms.distributed import DistributedNoise
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.promise import Promise, delta_text
+from murmuration.privacy.promise import Promise
 from murmuration.privacy.secure_aggregation import party
 from murmuration.privacy.theorems import Mechanism, Status, Theorem, Unit, listed
 from murmuration.strategies.base import CohortStrategy, Participants, PrivateLog
@@ -523,13 +523,10 @@ class BuiltStrategy:
     clip_norm: float | None
     group_size: int
     noise: float
-    guarantee: str
     #: Expected number of users' gradients computed in the whole run.
     gradients: float
     #: Expected bytes to and from one user on a node of their own, in the whole run.
     bytes_per_user: float
-    #: For the report: what took place in a round, in sentences.
-    account: str = ""
     #: For the result: what else there is to say of the plan, all of it public.
     about: Mapping[str, str | int | float] = field(default_factory=dict)
 
@@ -543,12 +540,8 @@ class BuiltStrategy:
         clip_norm: float | None,
         group_size: int,
         bytes_per_user: float,
-        account: str,
     ) -> "BuiltStrategy":
-        """A built strategy with the figures of its plan, which spends the whole budget.
-
-        ``account`` is the strategy's description of a round.
-        """
+        """A built strategy with the figures of its plan, which spends the whole budget."""
         return cls(
             strategy=strategy,
             charges=plan.charges,
@@ -556,10 +549,8 @@ class BuiltStrategy:
             clip_norm=clip_norm,
             group_size=group_size,
             noise=plan.noise,
-            guarantee=promise(context.config),
             gradients=plan.gradients,
             bytes_per_user=bytes_per_user,
-            account=account,
         )
 
 
@@ -577,17 +568,6 @@ def cohort_bytes(context: RunContext, *, down: int = 1, up: int | None = None) -
     config = context.config
     each = (4 * down + (sum_bytes(context) if up is None else up)) * context.dimension
     return config.rounds * config.cohort / context.users * each
-
-
-def promise(config: Settings, released: str = "") -> str:
-    """The guarantee of a run that spends its whole budget, in a sentence or two; what is
-    ``released`` are its models, if nothing else is named."""
-    adjacency = Adjacency(config.adjacency)
-    models = "its one model" if config.rounds == 1 else f"all {config.rounds} models together"
-    return (
-        f"User-level ({config.epsilon:g}, {delta_text(config.delta)})-differential privacy under "
-        f"{adjacency} adjacency for {released or models}. {adjacency.sentence}"
-    )
 
 
 def check_masks(config: Settings, strategy: Strategy, others: Iterable[Strategy]) -> None:

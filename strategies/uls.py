@@ -324,15 +324,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         factor=correlated and correlated.factor,
         **context.cohort_sizes,
     )
-    return built(
-        Uls,
-        plan,
-        context,
-        ledger,
-        correlated,
-        "contributed one vector: the average gradient over at most "
-        f"{plan.group_size:,} of their judgements,",
-    )
+    return built(Uls, plan, context, ledger, correlated)
 
 
 def built(
@@ -341,16 +333,11 @@ def built(
     context: RunContext,
     ledger: Ledger,
     correlated: Correlation | None,
-    whoever: str,
 ) -> BuiltStrategy:
-    """A strategy of such a plan; ``whoever`` is the verb phrase of `account`."""
-    moving, in_sum = plan.noise, account(plan, whoever)
+    """A strategy of such a plan."""
+    moving = plan.noise
     if correlated is not None:  # independent noise that moves θ as far
         moving = plan.mechanism.std / plan.cohort * correlated.spread
-        in_sum += (
-            f" In iterates and result there is {correlated.error:.3g} times the noise of "
-            "independent noise at the same promise with Poisson sampling."
-        )
     optimizer = context.optimizer("sgd", moving, RATE_CEILING / plan.clip.norm)
     return BuiltStrategy.of(
         strategy(plan, ledger, **context.arguments(optimizer)),
@@ -359,50 +346,6 @@ def built(
         clip_norm=plan.clip.norm,
         group_size=plan.group_size,
         bytes_per_user=cohort_bytes(context),
-        account=in_sum,
-    )
-
-
-def account(plan: UlsPlan, whoever: str) -> str:
-    """The report's description of a round; ``whoever`` is a verb phrase: what each
-    participant did.
-    """
-    sampler, correlated = plan.sampler, ""
-    if isinstance(sampler, PoissonSampler) and sampler.probability == 1.0:
-        took_part = "In each round everybody took part."
-    elif isinstance(sampler, PoissonSampler):
-        took_part = (
-            f"In each round every user took part with probability {sampler.probability:.3g}, by "
-            "Poisson sampling, independently per user."
-        )
-    else:
-        took_part = f"Users were divided into {sampler.groups} groups by their names, which took "
-        if isinstance(plan.factor, BufferedToeplitz):
-            took_part += "turns; in each round everybody of a group took part, by no coin."
-            correlated = (
-                " In each round some of the noise of all before was taken back; what one user "
-                f"added in up to {plan.factor.participations} rounds was paid for as one sum."
-            )
-        else:
-            took_part += (
-                "turns; in each round every user of a group took part with probability "
-                f"{sampler.of_group.probability:.3g}, by Poisson sampling, independently per user."
-            )
-            correlated = (
-                f" In each round some of the noise of the {sampler.groups - 1} before was taken "
-                "back, in none of which users of its group had taken part."
-            )
-    added = ""
-    if plan.factor:
-        added = (
-            ", mixed with that of earlier rounds to up to "
-            f"{plan.noise_multiplier * plan.factor.row_norm(plan.rounds):.3g} times,"
-        )
-    return (
-        f"{took_part} Whoever did {whoever} clipped to length "
-        f"{plan.clip.norm:g}. Gaussian noise of {plan.noise_multiplier:.3g} times that length "
-        f"per coordinate{added} was added to the sum, which was divided by {plan.cohort:,}, "
-        f"however many had taken part.{correlated}"
     )
 
 
@@ -536,7 +479,6 @@ def build_nonprivate(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         clip_norm=None,
         group_size=plan.group_size,
         noise=0.0,
-        guarantee="No privacy: exact gradients were released.",
         gradients=plan.rounds * plan.cohort,
         bytes_per_user=cohort_bytes(context, up=8),
     )

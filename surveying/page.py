@@ -59,7 +59,7 @@ def write_survey(folder: Path, release: SurveyRelease, result: Mapping[str, Any]
         result: the figures of its ``result.json``.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    numbers = {"guarantee": result["guarantee"], **in_numbers(release)}
+    numbers = {"promise": facts(result)["claim"], **in_numbers(release)}
     text = json.dumps(numbers, indent=2, allow_nan=False, ensure_ascii=False)
     replace_file(folder / NUMBERS, f"{text}\n".encode())
     replace_file(folder / PAGE, page(release, result).encode())

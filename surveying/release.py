@@ -167,9 +167,9 @@ class SurveyRelease:
         Raises:
             InputError: the run was no survey.
         """
-        if "survey" not in result:
+        if not (survey := result["outcome"].get("survey")):
             raise InputError(f"{folder}: no survey: it is no run of murmuration survey, or stopped")
-        return cls.from_json(result["survey"])
+        return cls.from_json(survey)
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Self:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +47,6 @@ from murmuration.strategies.spec import (
     Strategy,
     clip_norm,
     grid_of_clip,
-    promise,
     sum_bytes,
 )
 from murmuration.strategies.sums import SumStrategy
@@ -184,14 +183,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
             "spent. It takes a larger epsilon, or more people"
         )
     public = config.adjacency != Adjacency.ADD_REMOVE.value or config.users
-    questions = len(questionnaire.questions)
-    account = (
-        f"Everybody took part once, with one vector: whether they judged anything, and to "
-        f"{questions} public questions their own distribution over the answers. It was clipped to "
-        f"√{questions + 1} = {plan.clip.norm:.4g}, the longest that there can be. Gaussian noise "
-        f"of {plan.noise_multiplier:.4g} times that per coordinate was added to the sum, once."
-    )
-    built = BuiltStrategy.of(
+    return BuiltStrategy.of(
         Survey(
             plan,
             ledger,
@@ -203,9 +195,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         clip_norm=plan.clip.norm,
         group_size=0,
         bytes_per_user=4.0 * context.dimension + sum_bytes(context) * context.dimension,
-        account=account,
     )
-    return replace(built, guarantee=promise(config, "all of its answers together"))
 
 
 def check(settings: Settings) -> None:

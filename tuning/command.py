@@ -91,7 +91,7 @@ def tune(
     if as_json:
         print_json(finished.result)
         return
-    figures = finished.result["search"]
+    figures = finished.result["outcome"]["search"]
     print_finished(summary(finished.result), highlight=False)
     chosen = "\n".join(f"  {name} = {value}" for name, value in figures["chosen"].items())
     alone, every = figures["candidate_epsilon"], figures["every_setting_once_epsilon"]

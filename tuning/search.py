@@ -35,6 +35,7 @@ from murmuration.privacy.disclosure import Disclosure
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.selection.random_stopping import CandidateCost, RandomStopping
 from murmuration.privacy.selection.stopping_time import StoppingTime
+from murmuration.server.result import Result
 from murmuration.server.run_files import read_json
 from murmuration.server.run_folder import RunFolder
 from murmuration.sims.runtimes.execute import check_data
@@ -210,9 +211,9 @@ def run_search(
         raise InputError(str(error)) from None
     figures = former if former is not None else _figures(search, registered)
     with RunFolder(out, resume=resume, check_same=lambda path: None) as folder:
-        if (result := read_json(folder.path / "result.json")) != {}:
+        if (result := Result.read(folder.path)) is not None:
             _forget(folder)
-            return result
+            return result.to_json()
         if folder.is_new:
             folder.write_private(_SEED, {"seed": search.base.seed})
             folder.write_json("config.json", Disclosure.public({**beside, "search": figures}))

@@ -18,6 +18,7 @@ from murmuration.server.run_files import read_json
 from murmuration.sims.runtimes import Runtime
 
 if TYPE_CHECKING:
+    from murmuration.api.config import TrainConfig
     from murmuration.strategies.config import RunConfig
     from murmuration.tuning.search import Search
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 def tune(
     data: Source | None = None,
     *,
+    config: TrainConfig | None = None,
     grid: Mapping[str, Sequence[Any]] | None = None,
     expected_runs: float = 10.0,
     eta: float = 0.0,
@@ -53,6 +55,7 @@ def tune(
 
     Args:
         data: Judgements, as of ``train``.
+        config: Settings that all candidates share; ``settings`` override it.
         grid: Values to choose from, by the name of the setting.
         expected_runs: The expected number of candidates; their actual number is secret.
         eta: Shape of their number: 0 logarithmic, 1 geometric. A smaller value costs less, and more
@@ -76,14 +79,15 @@ def tune(
         CandidateFailed: every candidate failed; nothing was released.
     """
     quiet_libraries()
-    from murmuration.api.config import run_folder
+    from murmuration.api.config import as_written, run_folder
     from murmuration.server.run_folder import check_free
     from murmuration.tuning.candidates import run_all
     from murmuration.tuning.search import begun_with, run_search
 
-    if resume and (out is None or grid is not None or settings or test is not None):
+    if resume and (out is None or grid is not None or settings or test is not None or config):
         raise InputError("--resume: give --out, and no settings: they are those of the search")
-    folder = run_folder(out)
+    settings = {**(config.given if config else {}), **as_written(settings)}
+    folder = run_folder(out or settings.pop("out", None))
     if resume:
         former = begun_with(folder)
         settings, grid = former["settings"], former["grid"]
@@ -95,7 +99,7 @@ def tune(
     else:
         check_free(Path(os.path.realpath(folder)))
     sources = {name: value for name, value in (("data", data), ("test", test)) if value is not None}
-    search, given = _search(sources, folder, grid or {}, expected_runs, eta, dict(settings))
+    search, given = _search(sources, folder, grid or {}, expected_runs, eta, settings)
     public = {
         "settings": given,
         "grid": dict(grid or {}),
@@ -125,21 +129,12 @@ def _search(
 ) -> tuple[Search, dict[str, Any]]:
     """A search, and the settings that all its candidates share, without a seed."""
     from murmuration.api.config import make_config
-    from murmuration.api.rows import locate, with_columns
-    from murmuration.planning.plan import parse_adjacency
+    from murmuration.api.rows import locate
     from murmuration.privacy.selection.stopping_time import StoppingTime
-    from murmuration.strategies.config import by_field
-    from murmuration.strategies.settings.privacy import parse_delta
     from murmuration.tuning.grid import points
     from murmuration.tuning.search import Search
 
-    settings = with_columns(by_field(settings))
-    given = {name: value for name, value in settings.items() if value is not None}
-    if "adjacency" in given:
-        given["adjacency"] = parse_adjacency(given["adjacency"]).value
-    if isinstance(given.get("delta"), str):
-        given["delta"] = parse_delta(given["delta"])
-    given |= {name: locate(source, name, folder) for name, source in sources.items()}
+    given = settings | {name: locate(source, name, folder) for name, source in sources.items()}
     combinations = points(grid)
     if both := sorted(set(given) & set(combinations[0])):
         raise InputError(f"--grid {both[0]}: it is given beside the grid, too; leave one out")

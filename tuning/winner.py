@@ -3,22 +3,20 @@
 import dataclasses
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from murmuration.preference.choices import of_rows
 from murmuration.preference.language.checkpoint import weights_digest
 from murmuration.privacy import attack_bounds
 from murmuration.privacy.accounting import second_opinion
 from murmuration.privacy.accounting.ledger import Ledger, read_account
-from murmuration.privacy.disclosure import Disclosure
 from murmuration.privacy.promise import Promise, ReleasedRun
 from murmuration.reporting.run_end import RunReport
-from murmuration.server.run_files import read_json
+from murmuration.server.result import Result
 from murmuration.server.run_folder import RunFolder
 from murmuration.sims.runtimes.shown_prompts import PLACE
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.spec import promise as guarantee_of
 
 _TOO_GOOD = (
     "THE BEST OF SEVERAL was chosen by this held-out accuracy, noise included: on other people it "
@@ -52,48 +50,37 @@ def release(
     for caveat in sorted(account.terms.caveats):
         ledger.note(caveat)
     ledger.note_published()
-    names = ("features", "warnings", "account", "heldout_accuracy")
-    theirs = Disclosure.read(read_json(candidate / "result.json", *names))
+    theirs = Result.read(candidate)
+    assert theirs is not None  # the candidate has ended
     spent = ledger.spent().items()
     epsilon, terms = ledger.epsilon(), {"adjacency": ledger.adjacency, "delta": ledger.delta}
     attack = attack_bounds.of_run(spent, epsilon=epsilon, **terms)
     own = Promise((ReleasedRun.read(ledger.path),))
-    guarantee, computed = guarantee_of(config), ledger.released
-    account_of_search = (
-        f"The best of a secret random number of runs, {figures['expected_runs']:.3g} on average, "
-        "was released, by a private score; settings were drawn from a public grid of "
-        f"{figures['settings']}. Nothing of the others was. Of the run that was released: "
-        f"{theirs['account']}"
-    )
-    first = _BY_CHANCE if theirs["heldout_accuracy"] is None else _TOO_GOOD
-    result = theirs
-    result.update(
-        {
-            "run": computed(ledger.terms.run),
-            "epsilon_target": computed(config.epsilon),
-            "delta": computed(ledger.delta),
-            "epsilon": computed(epsilon),
-            "epsilon_against_server": computed(None),
-            "attack": computed(dataclasses.asdict(attack)),
-            "second_opinion": computed(second_opinion.of_run(spent, **terms).to_json()),
-            "ledger_head": computed(str(ledger.head)),
-            "guarantee": computed(of_rows(guarantee) if config.one_user_per_row else guarantee),
-            "account": computed(account_of_search),
-            "warnings": computed([first, *theirs["warnings"]]),
-            "promise": computed(own.to_json()),
-            "private": computed(own.private),
-            "out": computed(str(folder.path)),
-            "search": computed(dict(figures)),
-        }
+    first = _BY_CHANCE if theirs.heldout_accuracy is None else _TOO_GOOD
+    result = replace(
+        theirs,
+        run=ledger.terms.run,
+        epsilon_target=config.epsilon,
+        delta=ledger.delta,
+        epsilon=epsilon,
+        epsilon_against_server=None,
+        attack=dataclasses.asdict(attack),
+        second_opinion=second_opinion.of_run(spent, **terms).to_json(),
+        ledger_head=str(ledger.head),
+        warnings=[first, *theirs.warnings],
+        promise=own.to_json(),
+        private=own.private,
+        out=str(folder.path),
+        outcome={**theirs.outcome, "search": dict(figures)},
     )
     report = RunReport(config, own, result)
     _put(candidate / "model", folder.path / "model", report.card())
-    result["weights"] = computed(weights_digest(folder.path / "model"))
+    result = replace(result, weights=weights_digest(folder.path / "model"))
     if (candidate / PLACE).exists():
         shutil.copy(candidate / PLACE, folder.path / PLACE)
     report.write(folder.path, [])
-    folder.write_json("result.json", result)
-    return dict(result)
+    folder.write_result(result)
+    return result.to_json()
 
 
 def _put(model: Path, place: Path, card: str) -> None:

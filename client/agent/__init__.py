@@ -1,1 +1,1 @@
-"""What the owner of the data installs: the agent, its policy, its ledger and its key."""
+"""The owner's software: the agent, its policy, its ledger and its key."""

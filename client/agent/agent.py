@@ -2,23 +2,23 @@
 
 A SuperNode runs whatever app the server sends, so a promise made inside the ClientApp binds nobody.
 The agent is installed by the owner, runs as an operating-system user of its own where that is
-possible, and owns the data, the policy, the once-only labels and the user's own ledger. The
+possible, and owns the data, the policy, the state file of labels and the user's own ledger. The
 ClientApp has nothing but the path of its socket: it forwards requests and gets answers, or the name
 of the rule that refused one.
 
 Every answer about anybody is on the user's own ledger, flushed, before it leaves (keys and shares
-of masks are about nobody). What goes wrong inside is told to the owner, in the agent's log; the
-other side learns only that there is no answer, because the reason may depend on data.
+of masks are about nobody). Errors go to the owner, in the agent's log; the other side learns only
+that there is no answer, because the reason may depend on data.
 
 Under masks a round of a run is answered once, and never also without: of the same sum over all
 parties and over all but one the difference is that one's. A round that a crash lost stays lost; the
 next one is another sum, and counts against the owner's own limits.
 
-Before a run asks for anything it is told by which rule it would be refused
+Before a run asks for anything it learns by which rule it would be refused
 (``client.agent.plan_check``).
 
-Who is trained on in a run is not measured on in it, and the other way round: that is noted there,
-too, by user, and no restart forgets it.
+A user who is trained on in a run is not measured on in it, and the other way round: the ledger
+notes that, too, by user, so that it survives a restart.
 
 What a hostile server still gets: bounded sums at models of its choosing, as many as ``max_rounds``
 allows; the names of users under a salt it knows (it can test guesses of an id).
@@ -129,7 +129,8 @@ class Agent:
         """The answer to a request.
 
         Raises:
-            PolicyRefusal, TermsChanged: it is not allowed; this may be told to whoever asked.
+            PolicyRefusal, TermsChanged: it is not allowed; the message may be sent to the other
+            side.
         """
         check_fields(content)
         with extensions.only(self.policy.extensions):
@@ -245,7 +246,7 @@ class Agent:
         ledger.answer_work(kind, keys_S, run=plan.run, round_=round_, masked=masked)
 
     def _check_once(self, kind: str, run: str, round_: int, masked: str) -> None:
-        """PolicyRefusal for a sum that was told before, or both under masks and without."""
+        """Refuse (PolicyRefusal) a sum that was sent before, or both under masks and without."""
         before = (kind, run, round_) in self.ledger.masked
         if masked in self.ledger.sums or (before and not masked):
             raise PolicyRefusal("max_repeats", "this sum was told before, under masks")
@@ -319,7 +320,7 @@ def _sum(kind: str, content: RecordDict) -> str:
 
 
 def serve(agent: Agent, path: Path, *, group: str | None = None, user: str | None = None) -> None:
-    """Answer at a Unix socket until the process is told to stop.
+    """Answer at a Unix socket until the process is stopped.
 
     The socket is for its owner alone (mode 0600); with ``group`` for a group too (0660), with
     ``user`` for that user instead (needs root).

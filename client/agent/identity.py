@@ -2,9 +2,9 @@
 
 Flower gives a ClientApp neither its node's private key nor the other nodes' public ones, and a
 server could name any. So an agent has a key of its own, made when it starts for the first time, in
-its state folder; owners tell each other the public half (``murmuration agent`` prints it) and list
-those they know in their policies (``parties``). With it the agent signs its keys in every session
-of secure aggregation, so nobody but those who are listed can be in one with it.
+its state folder; owners exchange the public halves (``murmuration agent`` prints it) and list those
+they know in their policies (``parties``). With it the agent signs its keys in every session of
+secure aggregation, so nobody but those who are listed can be in one with it.
 """
 
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ class Identity:
 
     @property
     def public(self) -> bytes:
-        """Return what others know it by; empty for nobody."""
+        """The public key; empty if there is none."""
         return signing.public_key(self.private) if self.private else b""
 
     def entry(self, party: Party) -> secure.Entry:

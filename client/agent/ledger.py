@@ -75,7 +75,7 @@ class OwnLedger:
 
     @classmethod
     def read(cls, path: Path) -> "OwnLedger":
-        """Return what a ledger says, also while an agent writes it; nothing can be added to it.
+        """Read a ledger, also while an agent writes it; nothing can be added to it.
 
         Raises:
             InputError: it cannot be read, or is not what was written.
@@ -92,7 +92,7 @@ class OwnLedger:
 
     @classmethod
     def empty(cls, path: Path) -> "OwnLedger":
-        """That of an agent that has answered nothing yet; nothing can be added to it."""
+        """The ledger of an agent that has answered nothing yet; nothing can be added to it."""
         ledger = cls.__new__(cls)
         ledger._begin(path)
         return ledger
@@ -150,16 +150,16 @@ class OwnLedger:
             self.evaluations[run] += 1
 
     def asked(self, kind: str, run: str) -> Set[int]:
-        """Return which users were asked something of a ``kind`` in a run, by their unsalted
-        names."""
+        """The users, by unsalted names, for whom a request of this ``kind`` was answered in a
+        run."""
         return self.first_rounds(kind, run).keys()
 
     def first_rounds(self, kind: str, run: str) -> Mapping[int, int]:
-        """Return in which round each user was first asked something of a ``kind`` in a run."""
+        """The round in which each user first took part in a request of this ``kind``, in a run."""
         return self._first.get((kind, run), {})
 
     def told(self, kind: str, run: str, round_: int) -> int:
-        """Return how often a round of a run was answered, or (round 0) its accuracy told."""
+        """The number of answers to a round of a run, or (round 0) of reports of its accuracy."""
         return self.rounds[run, round_] if kind == "train" else self.evaluations[run]
 
     def open_run(self, plan: StatedPlan, epsilon: float) -> None:
@@ -221,7 +221,7 @@ class OwnLedger:
 
 @contextlib.contextmanager
 def _refusing(path: Path) -> Iterator[None]:
-    """Return what a record says of itself, as advice to its owner."""
+    """Turn errors of a record into advice to its owner."""
     head = head_path(path)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Whether an owner would answer a run, found out before anybody is asked for anything.
+"""Check whether an owner would answer a run, before anybody is asked.
 
 A server shows the plan of a run and the bounds of its requests
 (``strategies.protocol.plan_query``). Here they are held against the policy and the own ledger, by
@@ -33,7 +33,7 @@ def check_asked(
     hosted: int,
     randomized: bool = False,
 ) -> None:
-    """Whether requests like ``work``, whose round is the first, would be answered to the end.
+    """Check that requests like ``work``, whose round is the first, would be answered to the end.
 
     ``parties`` is how many nodes there are for sums under masks, or 0; ``hosted`` how many users
     are here, and ``randomized`` whether their labels went through randomized response before.
@@ -81,10 +81,10 @@ def check_asked(
 def check_repeated(
     policy: Policy, ledger: OwnLedger, plan: StatedPlan, round_: int, masked: bool
 ) -> None:
-    """Check that a round of a run, or (round 0) its accuracy, may be told once more.
+    """Check that a round of a run, or (round 0) its accuracy, may be answered once more.
 
     Raises:
-        PolicyRefusal: it may not; under masks nothing is told twice.
+        PolicyRefusal: it may not; under masks nothing is answered twice.
     """
     often = min(1, policy.max_repeats) if masked else policy.max_repeats
     if round_ and ledger.rounds[plan.run, round_] >= often:
@@ -116,8 +116,7 @@ def check_public(policy: Policy) -> None:
 
 
 def promised(work: messages.TrainRequest) -> LabelPromise:
-    """Return what is promised for labels that would be asked for; ValueError if that is no
-    promise."""
+    """The promise for labels in a request; ValueError if it is not a valid promise."""
     names = LabelPromise(1.0).to_config()
     return LabelPromise.from_config({name: work.parameters.get(name) for name in names})
 

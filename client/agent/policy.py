@@ -1,4 +1,4 @@
-"""What the owner of a node lets out of it, whatever code and requests a server sends.
+"""The owner's policy: the limits on all answers of a node, whatever a server sends.
 
 The owner's agent (``client.agent.agent``) looks here before it answers. A policy is a TOML file;
 every rule has a default that allows nothing, or next to nothing. What a rule can really enforce
@@ -208,7 +208,7 @@ class Policy:
 
     @property
     def halves(self) -> Mapping[str, str]:
-        """Return what this policy could allow, as ``strategies.registry.allowable``.
+        """The node halves that this policy could allow, as in ``strategies.registry.allowable``.
 
         Of other packages only those strategies are looked at, and imported, that it does allow.
         """
@@ -216,8 +216,7 @@ class Policy:
 
     @property
     def node_halves(self) -> Mapping[str, NodeHalf]:
-        """Return what is computed here, by the name that stands in requests; imports as
-        ``halves``."""
+        """The node halves that can run here, by their names in requests; imports as ``halves``."""
         return registry.node_halves(frozenset(self.strategies))
 
     def _longest(self, strategy: str, parameters: Mapping[str, messages.Scalar]) -> float:
@@ -331,7 +330,7 @@ class Policy:
                     raise PolicyRefusal(
                         "honest_parties", "the stated plan counts on coins that no agent tosses"
                     )
-                lengths["sum"] = clip  # of one example; the agent itself tosses their coins
+                lengths["sum"] = clip  # of one example; the agent itself samples them
             if "middle" in parameters:
                 middle = messages.number(parameters, "middle", math.nan)
                 lengths["within"] = max(middle, 1.0 - middle)
@@ -353,9 +352,9 @@ class Policy:
     def check_crowd(self, parties: int) -> None:
         """Check that a session of so many ``parties`` keeps the honest ones' noise together.
 
-        Everybody holds a share of a party's seed and of its key. Who is in league with the server
-        shows both, an honest party the one that the server asks it for; with enough of both one
-        sum opens alone, with the noise of one share.
+        Everybody holds a share of a party's seed and of its key. A party that colludes with the
+        server shows both, an honest one only the share that the server asks for; with enough of
+        both one sum opens alone, with the noise of one share.
 
         Raises:
             PolicyRefusal: so many need not be honest that they could open one sum alone.
@@ -408,7 +407,7 @@ class Policy:
 
 
 def _tosses(event: Event, strategy: str, parameters: Mapping[str, messages.Scalar]) -> bool:
-    """Return whether a request for a sum of examples is the one that ``event`` is about."""
+    """True if a request for a sum of examples samples as ``event`` says."""
     return (
         isinstance(event, MixtureGaussian)
         and strategy == "els"

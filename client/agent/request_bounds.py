@@ -1,4 +1,4 @@
-"""How much a request to the agent may hold, before any of it is parsed or logged.
+"""Limits on the size of a request to the agent, before any of it is parsed or logged.
 
 A frame of 128 MB is for models. As anything else so many bytes would take gigabytes and minutes: a
 description of features as JSON, names in a log, or 60 million parts of no length.
@@ -53,7 +53,8 @@ def check_parts(data: bytes) -> None:
 
 
 def _left(data: memoryview, message: Any, left: int) -> int:
-    """Return how many parts may follow after those of a ``message``; below 0: too many came."""
+    """The number of parts that may still follow after those of a ``message``; negative if too
+    many."""
     place = 0
     while place < len(data) and left >= 0:
         left -= 1

@@ -1,4 +1,4 @@
-"""How the ClientApp and the owner's agent talk: one request and one answer over a local socket.
+"""The protocol of ClientApp and owner's agent: one request and one answer over a local socket.
 
 A request is the kind of a message and its records, in Flower's own protobuf form: data, never code.
 The answer is records, or a sentence that says why there are none. Both sides bound how long a frame
@@ -37,7 +37,7 @@ class BadFrame(ValueError):
 
 
 def answers(path: Path) -> bool:
-    """Return whether somebody listens at a socket; one that was killed leaves its name behind."""
+    """True if a process listens at a socket; a killed one leaves its name behind."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))
@@ -109,7 +109,8 @@ def decoded(data: bytes) -> RecordDict:
 
 
 def read_exactly(connection: socket.socket, length: int, seconds: float) -> bytes:
-    """So many bytes; BadFrame if the other side ends before or takes longer than ``seconds``."""
+    """Read exactly ``length`` bytes; BadFrame if the other side ends, or takes longer than
+    ``seconds``."""
     deadline, parts = time.monotonic() + seconds, []
     while length:
         left = deadline - time.monotonic()

@@ -1,1 +1,1 @@
-"""Labels that leave a node randomized: on what terms, told once, and remembered."""
+"""Labels that leave a node randomized: the terms, and the memory of each label."""

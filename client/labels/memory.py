@@ -1,21 +1,21 @@
-"""What a user has told of their labels: every label is randomized once, and remembered.
+"""The memory of labels: each label is randomized once, and the result is kept.
 
 Decisions:
-- Fresh coins on a label that was told before would wear its protection away. A second request, a
-  restarted node, another server: all get what was told the first time. Other terms (ε, δ, cap)
-  than a user's first ones are refused, for everybody asked.
+- Fresh randomness on a label that was sent before would cost its privacy again. A second request, a
+  restarted node, another server: all get the first answer. Other terms (ε, δ, cap) than a user's
+  first ones are refused, for everybody asked.
 - A label belongs to a user and an item (``preference.data.public_items``), whichever side was
-  listed first. Who judges one item several times has as many labels of it, numbered by occurrence.
-  Once told, a label stands, even if the user changes their mind: asking again reveals nothing about
-  that.
-- How many labels a user may ever tell is fixed when they are first asked. Of more, those are told
-  that a hash of user and item puts first: labels have no part in it. What is judged later is told
-  while there is room, and else not at all.
+  listed first. A user who judges one item several times has as many labels of it, numbered by
+  occurrence. Once sent, a label stands, even if the user changes their mind: asking again reveals
+  nothing about that.
+- The most labels that a user may ever send is fixed when they are first asked. If they have more, a
+  hash of user and item decides which are sent: labels have no part in it. Later judgements are sent
+  while there is room.
 - Answers are handed out when they are on disk, never before.
-- A simulation with a seed needs no file: its coins are a function of seed, user, item and
+- A simulation with a seed needs no file: its draws are a function of seed, user, item and
   occurrence.
 
-Legend: R judgements, U users, N labels told.
+Legend: R judgements, U users, N labels sent.
 """
 
 import contextlib
@@ -41,14 +41,13 @@ from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 
 
 class TermsChanged(InputError):
-    """Labels that were told under one promise are asked for under another."""
+    """Labels that were sent under one promise are asked for under another."""
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What users told: their ``labels``, which rows of the judgements these are, (N,) int64, and
-    how many of them were told for the first time.
-    """
+    """Randomized labels, the rows of the judgements that they belong to, (N,) int64, and the number
+    of labels randomized for the first time."""
 
     labels: ToldLabels
     rows_N: np.ndarray
@@ -57,10 +56,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Spend:
-    """What one user has spent so far: a line of their own ledger.
+    """The budget that one user has spent: a line of their own ledger.
 
-    ``epsilon`` is that of all their labels together, at the promise's δ; ``labels`` how many they
-    may ever tell, ``items`` which they told.
+    ``epsilon`` is that of all their labels together, at the promise's δ; ``labels`` the most that
+    they may ever send, ``items`` those that they sent.
     """
 
     user_id: str
@@ -71,7 +70,7 @@ class Spend:
     epsilon: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return what ``murmuration privatize --show-state --json`` says of a user."""
+        """The entry of a user in ``murmuration privatize --show-state --json``."""
         return {
             "user_id": self.user_id,
             "epsilon": self.promise.epsilon,
@@ -86,7 +85,7 @@ class Spend:
 
 
 class LabelState:
-    """The labels told so far, in a file or (``path=None``) in this process."""
+    """The labels sent so far, in a file or (``path=None``) in this process."""
 
     def __init__(self, path: Path | None) -> None:
         self._file = PrivateFile(path) if path else None
@@ -94,12 +93,12 @@ class LabelState:
         self._turn = threading.Lock()
 
     def answer(self, judgements: Judgements, promise: LabelPromise, source: Randomness) -> Answer:
-        """Everybody's randomized labels: as told before, and the others by fresh coins.
+        """Everybody's randomized labels: those sent before as they were, others by fresh draws.
 
         Raises:
-            TermsChanged: somebody's labels were told under another promise; nothing is told.
+            TermsChanged: somebody's labels were sent under another promise; nothing is returned.
             InputError: the file is damaged or cannot be written, or the labels are randomized
-                already or no single answers; nothing is told.
+                already or no single answers; nothing is returned.
             ValueError: so many labels that too little of the budget is left for each.
         """
         if judgements.randomized:
@@ -122,14 +121,14 @@ class LabelState:
                 users.update(
                     (user, record)
                     for user, record in zip(judgements.user_ids, records, strict=True)
-                    if record["answers"]  # who told nothing yet is bound to nothing
+                    if record["answers"]  # without answers no terms are fixed yet
                 )
                 if self._file is not None:
                     self._file.write(document)
         return asked.told(records, len(fresh))
 
     def spends(self) -> list[Spend]:
-        """Return what everybody here has spent, in order of their ids."""
+        """The spent budget of each user, in order of ids."""
         with self._document() as document:
             return [_spend(user, record) for user, record in document.get("users", {}).items()]
 
@@ -168,7 +167,7 @@ class _Asked:
         return self.rows_R[start_U[index] : start_U[index + 1]].tolist()
 
     def fresh(self, records: list[dict[str, Any]]) -> list[tuple[int, int]]:
-        """User and row of each label that is to be told for the first time."""
+        """User and row of each label that is to be randomized for the first time."""
         result = []
         for index, record in enumerate(records):
             answers, most = record["answers"], record["labels"]
@@ -185,7 +184,7 @@ class _Asked:
     def randomized(
         self, fresh: list[tuple[int, int]], records: list[dict[str, Any]], source: Randomness
     ) -> list[int]:
-        """Answers to the fresh labels, by coins that depend on nothing but user and label."""
+        """Randomize fresh labels, by draws that depend only on user and label."""
         places = np.array([_place(self.names_R[row]) for _, row in fresh], dtype=np.uint64)
         users = [self.judgements.user_ids[index] for index, _ in fresh]
         keys = np.array([user_key(user) for user in users], dtype=np.uint64)
@@ -204,7 +203,7 @@ class _Asked:
         return answers.tolist()
 
     def told(self, records: list[dict[str, Any]], fresh: int) -> Answer:
-        """Return what is remembered of these judgements."""
+        """The stored labels of these judgements."""
         rows: list[int] = []
         answers: list[int] = []
         start = [0]
@@ -225,7 +224,7 @@ class _Asked:
 
 
 def _opened(promise: LabelPromise, given: int) -> dict[str, Any]:
-    """Return what is remembered of a user who is asked for the first time."""
+    """The initial record of a user."""
     labels = promise.most(given)
     if labels == 0:  # who has no judgements tells nothing, whatever a label of theirs would cost
         return {**_opened(promise, 1), "labels": 0}

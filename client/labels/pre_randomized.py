@@ -1,8 +1,8 @@
-"""Labels that were randomized before they came to a node, as a node tells them.
+"""Answers of a node whose labels were randomized before they came to it.
 
-A file that ``murmuration privatize`` wrote holds labels that may be told to anybody: no coin is
-tossed for them, and their flip rates say what was promised. They are told to whoever asks for no
-more than that. A weaker promise than asked for is refused, because the server would state it.
+A file that ``murmuration privatize`` wrote holds labels that anybody may see: nothing is drawn for
+them, and their flip rates state their promise. They answer requests for that promise or a weaker
+one. A request for a stronger one is refused, because the server would state it.
 
 Legend: N labels, U users.
 """
@@ -27,15 +27,15 @@ _ROUNDING = 1e-9
 def stated_labels(
     judgements: Judgements, promise: LabelPromise, left_out: LeftOut | None = None
 ) -> ToldLabels:
-    """All labels as they stand, in public order.
+    """All labels of a file, unchanged, in public order.
 
-    Of a user whose labels cannot be told nothing is; ``left_out`` takes their name, and why. Nobody
-    else's answer depends on it.
+    A user whose labels cannot be sent is left out; ``left_out`` takes their name, and the reason.
+    Nobody else's answer depends on it.
 
     Raises:
         InputError: labels are ties or rankings, a user's have several flip rates, or some were
-            told under less than ``promise``, or more of them than its cap; and there is nothing to
-            take them.
+            randomized under a weaker promise, or are more than its cap; and ``left_out`` is not
+            given.
     """
     order_N, ids_R = public_order(judgements), item_ids(judgements)
     taken = left_out or LeftOut("refuse")
@@ -67,7 +67,7 @@ def stated_labels(
 def _answer(judgements: Judgements, row: int) -> int:
     best, *others = best_places(judgements, row)
     shown = canonical(judgements.responses[row])
-    # Whichever of equal texts was told, a file shows them all as best.
+    # A file shows all equal texts as best, whichever of them was the answer.
     if any(shown[other] != shown[best] for other in others):
         raise InputError(f"judgement {row + 1} is a tie, which no randomized label is")
     return best

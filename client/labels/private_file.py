@@ -8,7 +8,7 @@ Decisions:
   repaired: nobody could know what is missing.
 - Processes take turns by a lock on a file beside it, ``NAME.lock``, which also remembers that the
   file was written before. If it is gone then, that is refused as well. This is on disk before
-  ``write`` or ``read`` returns, so whatever somebody was told is missed if it gets lost.
+  ``write`` or ``read`` returns, so the loss of anything that was sent is detected.
 """
 
 import contextlib
@@ -108,7 +108,7 @@ class PrivateFile:
             raise InputError(f"{self.path} cannot be written: {error.strerror}") from None
 
     def _remember(self) -> None:
-        """That there is a file, which must not get lost."""
+        """Note that the file exists, so that its loss can be detected."""
         if not self._was_written():
             _write(self.lock_path, _WRITTEN.replace(b"NAME", os.fsencode(self.path.name)))
             sync_folder(self.path.parent)

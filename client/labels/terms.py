@@ -1,4 +1,4 @@
-"""On what terms a node tells randomized labels, and where it remembers them.
+"""The terms on which a node sends randomized labels, and the place of their memory.
 
 A deployed node's owner decides, in its node-config:
 
@@ -8,15 +8,15 @@ A deployed node's owner decides, in its node-config:
     label-cap=0             the most labels that a user ever tells; 0: no such limit is asked for
     label-min-epsilon=1.0   lets a request name less than label-epsilon, down to this
 
-Who asks first settles for good with what terms a user's labels are told (``client.labels.memory``).
-So the owner's own numbers are what a request must name, all three: a stranger who asked with
-ε = 0.001, or for one label of each user, would make the rest useless for everybody. Labels that
-were randomized before they came here are settled already; of them no more than this is told.
+The first request fixes the terms of a user's labels for good (``client.labels.memory``). So a
+request must name the owner's own numbers, all three: a stranger who asked with ε = 0.001, or for
+one label of each user, would make the rest useless for everybody. Labels that were randomized
+before they came here have their terms; they are sent only within the owner's.
 
 With a label-epsilon true labels take no part in anything else that leaves the node.
 
-Simulated nodes tell on whatever terms the run has. With a seed their coins are a function of it and
-nothing needs to be remembered; without one they remember in the run's private folder.
+Simulated nodes take the run's terms. With a seed their draws are a function of it and need no
+memory; without one the memory is in the run's private folder.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 def check_terms(
     promise: LabelPromise, node_config: Mapping[str, object], *, settled: bool = False
 ) -> None:
-    """Check that the owner of a node tells labels with this promise.
+    """Check that the owner of a node sends labels with this promise.
 
     ``settled`` says that the labels were randomized before they came to the node.
 
@@ -71,8 +71,8 @@ def check_terms(
 
 
 def check_true_labels(node_config: Mapping[str, object]) -> None:
-    """Check that sums over true labels may leave a node; InputError if its owner tells them
-    randomized only."""
+    """Check that sums over true labels may leave a node; InputError if its owner sends only
+    randomized ones."""
     if "data" in node_config and "label-epsilon" in node_config:
         raise InputError(
             "this node tells its users' labels randomized only (node-config label-epsilon): it "
@@ -81,7 +81,7 @@ def check_true_labels(node_config: Mapping[str, object]) -> None:
 
 
 def state_for(context: Context) -> LabelState:
-    """Return where the node that a context describes remembers what was told."""
+    """The label state that a context names."""
     if "data" in context.node_config:
         return LabelState(Path(str(context.node_config["state"])))
     place = f"{context.node_config['partition-id']}-of-{context.node_config['num-partitions']}"

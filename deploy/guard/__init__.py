@@ -1,1 +1,2 @@
-"""What keeps strangers from a SuperLink: bounds of connections, keys, accounts, erased files."""
+"""Protection of a SuperLink against strangers: limits on connections, keys, accounts, erased
+files."""

@@ -37,8 +37,8 @@ CONNECTION = "murmuration.connection"
 class BoundedConnection(HttpToolsProtocol):
     """Uvicorn's protocol with the bounds of this module.
 
-    ``recognised`` is set by whoever learns who the sender is, ``unbounded`` where it is the account
-    that the program runs as.
+    ``recognised`` is set once the sender is known, ``unbounded`` if it is the account that the
+    program runs as.
     """
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -49,7 +49,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     @property
     def open(self) -> bool:
-        """Return whether anything can still be received or sent."""
+        """True if data can still be received or sent."""
         return not self.transport.is_closing()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -126,7 +126,7 @@ class FewRefusals(logging.Filter):
         self._second, self._lines = 0, 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a line is written; a path in it is cut."""
+        """Write every line, with paths cut."""
         if isinstance(record.args, tuple) and record.name == "uvicorn.access":
             client, method, path, version, status = record.args
             record.args = client, method, str(path)[:LOGGED_PATH], version, status

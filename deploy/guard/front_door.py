@@ -6,8 +6,8 @@ body is read only then, as far as such a body may reach. What is signed is the t
 authenticates a sender, not a request, and a copy of the headers is good for 305 seconds. TLS keeps
 them from others.
 
-A node is told to come again (503) where it sends too much, since Flower's nodes try again after
-that and after nothing else.
+A node that sends too much gets status 503, since Flower's nodes try again after that and after
+nothing else.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ class Refused(Exception):
 
 
 class ByteBudget:
-    """So many bytes, of which bodies in memory take their part; who finds too few left waits."""
+    """A budget of bytes for bodies in memory; a request that finds too few left waits."""
 
     def __init__(self, size: int) -> None:
         self._left, self._returned = size, asyncio.Condition()
@@ -105,7 +105,7 @@ class ByteBudget:
 
 @dataclass
 class Allowance:
-    """What one node has used of what it may, in this window and now."""
+    """One node's use of its limits, in this window and now."""
 
     bodies: ByteBudget = field(default_factory=partial(ByteBudget, NODE_BYTES))
     waiting: int = 0
@@ -239,7 +239,7 @@ class FrontDoor:
 
 
 def _most(scope: Scope) -> int:
-    """Return how many bytes a request's body may have: as it says itself, if that is not too much.
+    """The most bytes of a request's body: its declared length, if that is allowed.
 
     Raises:
         Refused: it says that it is longer than such a body may be.
@@ -264,8 +264,7 @@ def _too_long(most: int) -> Refused:
 
 
 def _own_replies(body: bytes, node: int) -> bool:
-    """Return whether all messages are replies of this node: Flower asks only who hands them
-    over."""
+    """True if all messages are replies of this node; Flower checks only the sender."""
     try:
         messages = PushMessagesRequest.FromString(body).messages_list
     except DecodeError:

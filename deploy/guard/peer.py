@@ -1,4 +1,4 @@
-"""Which account of this machine a TCP connection comes from, as the kernel tells it (Linux).
+"""Find the account behind a TCP connection on this machine, by the kernel's tables (Linux).
 
 The kernel lists this machine's sockets with their owners. A connection from another machine, or
 from another network namespace of this one (a container), has its other end in no list of ours.
@@ -14,7 +14,7 @@ Address = tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int]
 
 
 def can_tell() -> bool:
-    """Return whether this system says whose a connection is."""
+    """True if this system shows the account behind a connection."""
     return SOCKETS[0].exists()
 
 

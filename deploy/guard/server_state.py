@@ -1,11 +1,11 @@
-"""What a SuperLink keeps on disk of what nodes sent, and getting rid of it.
+"""Erase nodes' messages from a SuperLink's database on disk.
 
 Flower stores every message in ``state.db`` until its run is over, exact sums of nodes among them,
 and deletes the rows then. Their bytes stay in free pages and in the write-ahead log beside it
 (``state.db-wal``), for as long as nobody writes over them. Writing the database anew and cutting
 the log to nothing takes them out of both files. The SuperLink does it itself when a run has ended,
-in whatever way and whoever still watches it. What a disk keeps of blocks that no file has any more
-is beyond this (an encrypted disk helps).
+in any way. What a disk keeps of blocks that no file has any more is beyond this (an encrypted disk
+helps).
 """
 
 import contextlib

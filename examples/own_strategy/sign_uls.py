@@ -19,7 +19,7 @@ from murmuration.privacy.theorems import Mechanism, Participation, Unit, select
 from murmuration.strategies import spec
 from murmuration.strategies.contributions import bounded_sum
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.uls import Uls, UlsPlan, account, sampled_users
+from murmuration.strategies.uls import Uls, UlsPlan, sampled_users
 
 
 class SignClip(UserClip):
@@ -58,9 +58,6 @@ def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
         clip_norm=clip.norm,
         group_size=plan.group_size,
         bytes_per_user=spec.cohort_bytes(context),
-        account=account(
-            plan, "contributed one vector: the signs of their average gradient, scaled and"
-        ),
     )
 
 

@@ -14,6 +14,7 @@ from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.in_memory import Source
 
 if TYPE_CHECKING:
+    from murmuration.api.config import TrainConfig
     from murmuration.planning.compare import StrategyComparison
     from murmuration.sims.runtimes.sweep import OnRun, Outcome
     from murmuration.strategies.config import RunConfig
@@ -23,6 +24,7 @@ def compare(
     strategies: str | Iterable[str] = ("uls", "nonprivate"),
     epsilon: float | Iterable[float] = (1.0, 3.0, 8.0),
     *,
+    config: TrainConfig | None = None,
     out: str | os.PathLike[str],
     data: Source | None = None,
     test: Source | None = None,
@@ -48,6 +50,7 @@ def compare(
             ``"aup:published"``, ``"uls:learning_rate=0.5:rounds=100"``. With ``adjacency=`` among
             them strategies that share none are compared, each under its own.
         epsilon: One or several privacy budgets.
+        config: Settings that all runs share; ``settings`` override it.
         out: Folder for all runs, the table and the plot; existing runs are read.
         data: What to train on, as in ``train``.
         test: What to measure accuracy on, as in ``train``.
@@ -81,7 +84,7 @@ def compare(
     sources = {
         name: source for name, source in (("data", data), ("test", test)) if source is not None
     }
-    base = config_of(sources, folder.absolute(), settings)
+    base = config_of(sources, folder, config, settings)
     if folder.is_file() or (_entries(folder) and not (folder / "runs").is_dir()):
         raise InputError(f"--out {folder} holds something else; choose another folder")
     with rows_written(sources, folder, again=(folder / "runs").exists()):

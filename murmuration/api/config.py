@@ -5,14 +5,16 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+import tomli_w
 
 from murmuration.api.rows import locate, with_columns
-from murmuration.planning.plan import parse_adjacency
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, reword
 from murmuration.preference.data.in_memory import Source
 from murmuration.preference.data.sources import absolute, parse_source
 from murmuration.preference.features.hashing import AUTO, chosen_features, parse_features
@@ -30,8 +32,8 @@ from murmuration.strategies.config import (
     typed,
 )
 from murmuration.strategies.settings.declaration import about, option
+from murmuration.strategies.settings.from_python import in_python
 from murmuration.strategies.settings.privacy import check_delta, parse_delta
-from murmuration.strategies.solved.local_label import LOCAL_LABEL
 
 #: The embedded population, by task: to train on, and other users to test on.
 _EMBEDDED = {
@@ -42,13 +44,73 @@ _EMBEDDED = {
 }
 
 
-def config_of(
-    sources: Mapping[str, Source], folder: Path, settings: Mapping[str, Any]
-) -> RunConfig:
-    """The config of a run in a folder, from settings as programs give them.
+@dataclass(frozen=True, init=False)
+class TrainConfig(RunConfig):
+    """Settings of a run, for ``train``, ``plan``, ``compare`` and ``tune``.
+
+    It is checked where it is written, and cannot be changed; ``changed`` makes another.
+
+        >>> from murmuration import TrainConfig, plan
+        >>> config = TrainConfig(epsilon=3, users=4800, cohort=500)
+        >>> round(plan(config)["noise_multiplier"], 2)
+        2.26
+
+    Args:
+        own: The settings of its strategy, if they are not among ``settings``.
+        **settings: The settings of ``train``.
 
     Raises:
         InputError: there is no such setting, or a value that no run could use.
+    """
+
+    def __init__(self, own: object = None, **settings: Any) -> None:
+        try:
+            super().__init__(own, **as_written(settings))
+        except InputError as error:
+            reword(error, in_python)
+            raise
+
+    @classmethod
+    def from_toml(cls, path: str | os.PathLike[str]) -> Self:
+        """The config in a file, as ``murmuration run --config`` takes it.
+
+        Raises:
+            InputError: the file cannot be read, holds what is no setting, or names something of a
+                hub, and this is not within ``online()``.
+        """
+        written = read_settings(Path(path).expanduser())
+        if (of_hub := _of_hub(written, {})) and not is_online():
+            raise InputError(
+                f"{path}: {of_hub[0]} = {written[of_hub[0]]!r} is of a hub: read it within "
+                "murmuration.online(), or leave it out there"
+            )
+        if written.get("delta") == 0.0:
+            written["delta"] = "n^-1.1"
+        return cls(**written)
+
+    def to_toml(self) -> str:
+        """The settings that are not defaults, as the text of such a file."""
+        return tomli_w.dumps(self.given)
+
+    def changed(self, **settings: Any) -> Self:
+        """The config with other settings; InputError as for the class."""
+        return type(self)(**{**self.given, **settings})
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The settings that are not defaults, by name."""
+        settings = by_field(self.to_run_config())
+        result = {n: value for n, value in settings.items() if value != SETTINGS[n].default}
+        if not self.delta:
+            result["delta"] = "n^-1.1"
+        return result
+
+
+def as_written(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as a config has them, from those that a program gives.
+
+    Raises:
+        InputError: there is no such setting, or a value is none of it.
     """
     settings = with_columns(by_field(settings))
     known = [name for name, field in SETTINGS.items() if not about(field).deployed]
@@ -57,14 +119,45 @@ def config_of(
             close = get_close_matches(name, (*known, "user_column"), cutoff=0.6)
             others = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
             raise InputError(f"unknown setting {name!r}; {others}")
-    given: dict[str, Any] = {name: locate(source, name, folder) for name, source in sources.items()}
+    result = {}
     for name, value in settings.items():
-        if name == "delta" and value is not None:
-            value = parse_delta(str(value))
-        elif name == "adjacency" and value is not None:
+        if value is None:
+            continue
+        if name == "delta":
+            parse_delta(str(value))
+        elif name == "adjacency":
             value = parse_adjacency(value).value
-        given[name] = os.fspath(value) if isinstance(value, os.PathLike) else value
+        result[name] = os.fspath(value) if isinstance(value, os.PathLike) else value
+    return result
+
+
+def config_of(
+    sources: Mapping[str, Source],
+    folder: Path | None,
+    config: TrainConfig | None,
+    settings: Mapping[str, Any],
+) -> RunConfig:
+    """The config of a run in a folder, from a config and settings that programs give.
+
+    Raises:
+        InputError: there is no such setting, or a value that no run could use.
+    """
+    given = {**(config.given if config else {}), **as_written(settings)}
+    folder = run_folder(folder or given.get("out"))
+    given |= {name: locate(source, name, folder) for name, source in sources.items()}
     return make_config({**given, "out": str(folder)})
+
+
+def parse_adjacency(name: Adjacency | str) -> Adjacency:
+    """The adjacency of this name.
+
+    Raises:
+        InputError: there is none of it.
+    """
+    try:
+        return Adjacency(name)
+    except ValueError:
+        raise InputError(f"adjacency must be one of {', '.join(Adjacency)}; got {name!r}") from None
 
 
 def make_config(given: Mapping[str, Any]) -> RunConfig:
@@ -115,10 +208,6 @@ def make_config(given: Mapping[str, Any]) -> RunConfig:
         raise InputError(
             f"--cohort has no meaning for --strategy {chosen['strategy']}: everybody takes part"
         )
-    if "thumbs" in (chosen.get("kind"), chosen.get("model")):  # one goes with the other
-        chosen = {"kind": "thumbs", "model": "thumbs", **chosen}
-    if chosen.get("strategy") == LOCAL_LABEL.name:
-        chosen.setdefault("adjacency", Adjacency.REPLACE_LABELS.value)  # there is no other
     config = RunConfig.from_run_config({**chosen, "out": str(run_folder(out)), "resume": resume})
     if not resume and config.private and ("delta" in chosen or config.cohort):
         check_delta(config.delta, config.users)
@@ -163,10 +252,14 @@ def _former(folder: Path) -> dict[str, Any]:
 def _ask_no_hub(written: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Forbid asking a hub, in this process and those that it starts, where what a file has
     ``written`` names something of one that was not ``given``; unless `--online` was said."""
+    if _of_hub(written, given) and not is_online():
+        os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+def _of_hub(written: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """The settings that name something of a hub in a file, and are not ``given`` beside it."""
     names = {name: str(written.get(name) or "") for name in ("base", "features", "data", "test")}
-    of_hub = [
+    return [
         name for name, text in names.items()
         if given.get(name) is None and text != "hashing" and is_of_hub(parse_source(text).name)
     ]  # fmt: skip
-    if of_hub and not is_online():
-        os.environ["HF_HUB_OFFLINE"] = "1"

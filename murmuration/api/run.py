@@ -54,18 +54,15 @@ class Run:
             InputError: there is none, or it is not finished.
         """
         path = Path(folder).expanduser().absolute()
-        try:
-            result = json.loads(read_regular(path / "result.json"))
-        except FileNotFoundError:
-            raise InputError(f"{folder}: no finished run: it has no result.json") from None
-        except (OSError, ValueError) as error:
-            raise InputError(f"{path / 'result.json'}: cannot be read: {error}") from None
-        if not isinstance(result, dict):
-            raise InputError(f"{path / 'result.json'}: not the result of a run")
         from murmuration.server.lineage import derived_run
+        from murmuration.server.result import FILE, Result
+        from murmuration.server.run_files import read_json
 
-        kind = derived_run(result)
-        return (kind.load() if kind else cls)(path, result)
+        if not (written := read_json(path / FILE)):
+            raise InputError(f"{folder}: no finished run: it has no {FILE}")
+        if kind := derived_run(written):
+            return kind.load()(path, written)
+        return cls(path, Result.from_json(written, path / FILE).to_json())
 
     @cached_property
     def promise(self) -> Promise:
@@ -154,11 +151,11 @@ class Run:
         return f"<table>{''.join(cells)}</table>{image}"
 
     def _about(self) -> dict[str, Any]:
-        return {name: self.result.get(name) for name in ("strategy", "rounds")}
+        return {name: self.result[name] for name in ("strategy", "rounds")}
 
     @property
     def _came_to(self) -> str:
-        accuracy = self.result.get("heldout_accuracy")
+        accuracy = self.result["heldout_accuracy"]
         return "accuracy not measured" if accuracy is None else f"accuracy {accuracy:.4f}"
 
     @property

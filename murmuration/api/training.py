@@ -16,6 +16,7 @@ from murmuration.sims.runtimes import Runtime
 from murmuration.strategies.settings.from_python import warn
 
 if TYPE_CHECKING:
+    from murmuration.api.config import TrainConfig
     from murmuration.sims.runtimes.execute import OnNote
     from murmuration.sims.runtimes.ray_cluster import Workers
     from murmuration.sims.runtimes.tracking import Report
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 def train(
     data: Source | None = None,
     *,
+    config: TrainConfig | None = None,
     test: Source | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -54,6 +56,7 @@ def train(
             pandas or polars, a ``datasets.Dataset``, rows (mappings from column to value), or a
             function that gives one of these. Rows in memory are written into ``private/`` of the
             run's folder. Without it, the embedded population.
+        config: Settings of the run; ``settings`` override it.
         test: Judgements of other users to measure accuracy on, declared public; as ``data``.
             Without it, a share of the users is held out.
         out: Folder for the run; without it a new one below ``runs``.
@@ -75,7 +78,7 @@ def train(
         RunAborted: a node failed.
     """
     quiet_libraries()
-    from murmuration.api.config import config_of, run_folder
+    from murmuration.api.config import config_of
     from murmuration.privacy.disclosure import on_terminal
     from murmuration.server.run_folder import check_free
 
@@ -88,8 +91,9 @@ def train(
     sources = {
         name: source for name, source in (("data", data), ("test", test)) if source is not None
     }
-    config = config_of(sources, run_folder(out), {**settings, "resume": resume})
-    folder = Path(config.out)
+    place = Path(out) if out is not None else None
+    made = config_of(sources, place, config, {**settings, "resume": resume})
+    folder = Path(made.out)
     if not resume:
         check_free(Path(os.path.realpath(folder)))
     notes: list[str] = []
@@ -97,7 +101,7 @@ def train(
     try:
         with rows_written(sources, folder, again=resume) as names:
             run = train_config(
-                config,
+                made,
                 runtime=runtime,
                 users_per_node=users_per_node,
                 workers=workers,

@@ -72,7 +72,7 @@ class Cell:
         if not accuracies:
             return None
         several = len(accuracies) > 1
-        error = stdev(accuracies) if several else self.results[0].get("heldout_error")
+        error = stdev(accuracies) if several else self.results[0]["heldout_error"]
         return fmean(accuracies), error
 
     def row(self) -> dict[str, Any]:
@@ -232,7 +232,7 @@ class StrategyComparison(Sequence[Cell]):
         headings, *lines = self.table()
         relations = dict.fromkeys(c.adjacency for c in self.cells if c.epsilon is not None)
         page = ["# Comparison", ""]
-        page += [f"- {relation}: {relation.sentence}" for relation in relations]
+        page += [f"- {relation}: {relation.sentence()}" for relation in relations]
         page += ["", f"{self.caption}.", ""]
         table = [headings, ["---"] * len(headings), *lines]
         page += [f"| {' | '.join(line)} |" for line in table]
@@ -484,7 +484,7 @@ def _panel(axes: Axes, cells: Sequence[Cell], promise: str) -> None:
 def _baselines(axes: Axes, results: Sequence[Mapping[str, Any]]) -> None:
     """Draw what rules come to that learn nothing, where they are known."""
     rules = {
-        "guessing": [result.get("heldout_chance") for result in results],
+        "guessing": [result["heldout_chance"] for result in results],
         "the longer response": [
             (result.get("baselines") or {}).get("longer_wins") for result in results
         ],

@@ -75,9 +75,7 @@ class Public:
             raise InputError(f"--public {self.words}: {error}") from None
 
 
-def solve(
-    strategy: str, asked: PlanQuery, compute: int | None, public: Public, adjacency: Adjacency
-) -> Found:
+def solve(asked: PlanQuery, compute: int | None, public: Public, adjacency: Adjacency) -> Found:
     """The recommended group size and cohort, with everything that was weighed.
 
     Keys: ``recommended`` (a row), ``rows`` (each choice with ``name, group_size, cohort, compute,
@@ -89,6 +87,7 @@ def solve(
         InputError: something is missing, given too much or out of range.
         ValueError: no amount of noise meets the target.
     """
+    strategy = asked.strategy
     if strategy not in STRATEGIES:
         raise InputError(
             f"--optimize compares uls and els, not {strategy}; adaptive, aup and dp-fedavg sample "

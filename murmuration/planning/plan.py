@@ -15,50 +15,44 @@ from murmuration.api.rows import stated_rows
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.schema import Schema
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.strategies.settings.catalogue import planned_fields
 from murmuration.strategies.settings.data import row_fields
-from murmuration.strategies.settings.declaration import check_values, declared, option
+from murmuration.strategies.settings.declaration import declared, option
 from murmuration.strategies.settings.from_python import takes
+from murmuration.strategies.settings.model import user_isolation
 from murmuration.strategies.settings.own import Sampled
 from murmuration.strategies.settings.plan_options import (
     PlanOptions,
-    own_fields,
     plan_fields,
     plan_options,
 )
+from murmuration.strategies.settings.privacy import check_delta
+from murmuration.strategies.settings.run import Settings
 
 if TYPE_CHECKING:
+    from murmuration.api.config import TrainConfig
     from murmuration.privacy.mechanisms.hold_out import HoldOut
+    from murmuration.strategies.config import RunConfig
 
 #: At which noise on it is stated.
 _ACCURACY = 0.75
 
 
-@takes(lambda: [*own_fields(), *plan_fields(), *row_fields("labels")], optional=True)
+@takes(lambda: [*planned_fields(), *plan_fields(), *row_fields("labels")], optional=True)
 def plan(
+    config: TrainConfig | None = None,
     *,
-    strategy: str = "uls",
-    epsilon: float | None = None,
     noise_multiplier: float | None = None,
-    rounds: int | None = None,
-    cohort: int | None = None,
-    users: int | None = None,
-    delta: float | str | None = None,
-    group_size: int | None = None,
-    sampling_probability: float | None = None,
-    adjacency: Adjacency | str = Adjacency.ADD_REMOVE,
-    heldout: float | None = None,
-    heldout_epsilon: float | None = None,
     optimize: bool = False,
     compute: int | None = None,
     public: str | None = None,
-    features: str = "hashing",
-    batch_users: bool = False,
-    **own: Any,
+    **settings: Any,
 ) -> dict[str, Any]:
     """Compute all numbers of a run from those that are given; no data are read.
 
     Of epsilon, noise multiplier, rounds, cohort, users and delta the one that is left out is solved
     for. For els and group that is epsilon or the noise multiplier, for adaptive and aup the noise.
+    A config gives all but the noise multiplier, or all but epsilon if that is given.
 
         >>> from murmuration import plan
         >>> numbers = plan(epsilon=3, delta=1e-5, rounds=200, cohort=500, users=4800)
@@ -66,153 +60,156 @@ def plan(
         2.26
 
     Args:
-        strategy: Algorithm.
-        epsilon: Privacy budget.
+        config: Settings of a run, with its number of users; ``settings`` override it.
         noise_multiplier: Standard deviation of the noise, divided by the clip norm.
-        rounds: Rounds.
-        cohort: Expected users in a round. Left out beside another number, a fifth of the users, at
-            least 100 (or all) and at most 500.
-        users: Number of users to train on, as a public figure.
-        delta: Delta, or ``"n^-1.1"``: of the number of users.
-        group_size: els, group: most judgements that a user keeps.
-        sampling_probability: els, group: probability of each kept judgement to be in a round.
-        adjacency: Which data sets are neighbours.
-        heldout: Share of users held out, besides ``users``, where there is no test.
-        heldout_epsilon: Budget for the figures about them.
         optimize: uls, els: find group size and cohort for ``compute``.
         compute: With ``optimize``, gradients of single judgements in a round.
         public: With ``optimize``, judgements of people outside training, to learn how long
             gradients are; by default a synthetic population.
-        features: With ``optimize``, of ``public``, as in ``train``.
-        batch_users: As in ``train``; does not change epsilon.
-        **own: Settings of the strategy; options that rooms bring, of boards and from surveys; and
-            with ``optimize`` what is declared of the rows of ``public``, as in ``train``. With
-            banded noise the result has the ratio of the error to that of independent noise, for
-            several numbers of bands if none is given; with blt the ratios to independent noise over
-            the same turns, and over Poisson sampling.
+        **settings: Of those of ``train`` what a plan depends on, those of the strategy among them;
+            options that rooms bring, of boards and from surveys; and with ``optimize`` what is
+            declared of the rows of ``public``. A cohort that is left out beside another number is
+            a fifth of the users, at least 100 (or all) and at most 500. Users are those to train
+            on; with ``heldout`` there are more.
 
     Returns:
-        What ``murmuration plan --json`` prints.
+        What ``murmuration plan --json`` prints. With banded noise it has the ratio of the error to
+        that of independent noise, for several numbers of bands if none is given; with blt the
+        ratios to independent noise over the same turns, and over Poisson sampling.
 
     Raises:
         InputError: numbers that do not determine a plan.
     """
+    from murmuration.api.config import as_written
     from murmuration.strategies import registry
-    from murmuration.strategies.config import DELTA_EXPONENT, own_settings, typed
-    from murmuration.strategies.correlation import check_bands
     from murmuration.strategies.planning import SIX, PlanQuery
-    from murmuration.strategies.settings.model import user_isolation
-    from murmuration.strategies.settings.privacy import check_delta, parse_delta
-    from murmuration.strategies.settings.sampling import cohort_of_turns, usual_cohort
 
-    for name, value in (
-        ("users", users),
-        ("cohort", cohort),
-        ("rounds", rounds),
-        ("group_size", group_size),
-        ("compute", compute),
-    ):
-        if value is not None and type(value) is not int:
-            raise InputError(f"{name} must be a whole number; got {value!r}")
-    if users is not None and users < 1:
-        raise InputError(f"--users must be positive; got {users}")
-    for name, value in (
-        ("epsilon", epsilon),
-        ("noise_multiplier", noise_multiplier),
-        ("sampling_probability", sampling_probability),
-        ("heldout", heldout),
-    ):
-        if value is not None and type(value) not in (int, float):
-            raise InputError(f"{name} must be a number; got {value!r}")
-    neighbours = parse_adjacency(adjacency)
-    own = {name: value for name, value in own.items() if value is not None}
-    brought = {each.name: own.pop(each.name) for each in plan_fields() if each.name in own}
-    chosen = {each.name: typed(each.name, own.pop(each.name)) for each in own_fields()
-              if each.name in own}  # fmt: skip
-    columns, declared_rows = stated_rows(own, "labels")
-    sentences: dict[str, str] = {}
-    for name, (options, values) in _brought_options(strategy, brought).items():
-        if options.crowd:
-            crowd = options.crowd(values, heldout)
-            users = crowd.users if users is None else users
-            if strategy in ("els", "group") and group_size is None:
-                group_size = crowd.judgements
-            sentences[name] = crowd.sentence
-    settings = own_settings(registry.named(strategy), chosen)
-    check_values(settings)
-    own_sampled = settings if isinstance(settings, Sampled) else Sampled()
-    sampling, noise_correlation = own_sampled.sampling, own_sampled.noise_correlation
-    if strategy == "nonprivate":
+    written = {name: value for name, value in settings.items() if value is not None}
+    brought = {each.name: written.pop(each.name) for each in plan_fields() if each.name in written}
+    written = as_written(written)
+    given = {**(_numbers_of(config, noise_multiplier) if config else {}), **written}
+    of_rows = [each.name for each in row_fields("labels")]
+    columns, rows = stated_rows({name: given.get(name) for name in of_rows}, "labels")
+    strategy = registry.named(given.get("strategy", Settings.strategy))
+    if strategy is registry.NONPRIVATE:
         raise InputError("--strategy nonprivate promises nothing: there is nothing to plan")
-    numeric_delta = None if delta is None else parse_delta(str(delta))
-    if numeric_delta == 0:
-        if not users:
-            raise InputError("--delta n^-1.1 needs --users: that is n")
-        numeric_delta = users**DELTA_EXPONENT
-    check_delta(numeric_delta, users)
-    given = (epsilon, noise_multiplier, rounds, users, numeric_delta)
-    sampled = registry.named(strategy).samples and sampling_probability is None
-    sampled = sampled and sampling != "all" and not optimize
-    choose = cohort is None and users and sampled and given.count(None) == 1
-    check_bands(noise_correlation, own_sampled.bands or None)
+    sentences = _with_known_crowd(strategy.name, brought, given)
+    run = _checked(given, noise_multiplier)
+    neighbours = Adjacency(run.adjacency)
+    numbers = {name: given.get(name) for name in SIX} | {"noise_multiplier": noise_multiplier}
+    if "delta" in given:
+        numbers["delta"] = _delta_of(run, given)
+    missing = [name for name in SIX if numbers[name] is None]
+    numbers["cohort"] = _cohort(given, run, alone=len(missing) < 2 or optimize)
+    left = [name for name in missing if numbers[name] is None]
     try:
-        registry.check_adjacency(strategy, neighbours, settings)
-    except ValueError as error:
-        raise InputError(str(error)) from None
-    if sampling == "all":
-        if not users:
-            raise InputError("--sampling all needs --users: all of them are in each round")
-        if cohort not in (None, users):
-            raise InputError("--sampling all has all --users in each round: leave out --cohort")
-        cohort = users
-    elif choose and users:
-        usual = usual_cohort(users)
-        cohort = cohort_of_turns(users, usual) if sampling == "cyclic" else usual
-    try:
-        coins = _hold_out(heldout, heldout_epsilon, epsilon, neighbours)
+        coins = _hold_out(given, neighbours)
         asked = PlanQuery(
-            strategy,
-            users,
-            group_size,
-            sampling_probability,
-            cohort,
-            rounds,
-            numeric_delta,
-            epsilon,
-            noise_multiplier,
-            coins,
-            settings,
-            brought,
+            strategy.name,
+            **numbers,
+            group_size=given.get("group_size"),
+            sampling_probability=given.get("sampling_probability"),
+            hold_out=coins,
+            settings=run.own,
+            own=brought,
         )
-        if optimize and (sampling, noise_correlation) != ("poisson", "none"):
-            raise InputError(
-                "--optimize compares Poisson cohorts and independent noise: leave out --sampling "
-                "and --noise-correlation"
-            )
         if optimize:
             from murmuration.planning import optimize as optimize_plan
 
-            options = {option(name)[2:]: value for name, value in declared_rows.items()}
-            rows = optimize_plan.Public(public, features, Schema.of(options), columns)
-            return optimize_plan.solve(strategy, asked, compute, rows, neighbours)
-        if declared_rows or columns or compute is not None or public is not None:
+            options = {option(name)[2:]: value for name, value in rows.items()}
+            people = optimize_plan.Public(public, run.features, Schema.of(options), columns)
+            return optimize_plan.solve(asked, compute, people, neighbours)
+        if written.keys() & of_rows or compute is not None or public is not None:
             raise InputError("--compute, --public and options about its rows need --optimize")
-        numbers = registry.named(strategy).solve(asked, neighbours)
+        solved = strategy.solve(asked, neighbours)
     except InputError:
         raise
     except ValueError as error:
         raise InputError(str(error)) from None
+    correlated = asked.sampled.noise_correlation != "none"
     return {
-        **numbers,
-        **_heldout_figures(coins, int(numbers["users"]), neighbours),
-        "strategy": strategy,
+        **solved,
+        **_heldout_figures(coins, int(solved["users"]), neighbours),
+        "strategy": strategy.name,
         "adjacency": neighbours.value,
-        "user_isolation": user_isolation(batch_users),
-        **({"correlation": about_correlation(numbers)} if noise_correlation != "none" else {}),
-        "chosen": "cohort" if choose else "",
-        "solved_for": next((name for name in SIX if getattr(asked, name) is None), ""),
+        "user_isolation": user_isolation(run.batch_users),
+        **({"correlation": about_correlation(solved)} if correlated else {}),
+        "chosen": "" if left == missing or asked.sampled.everybody else "cohort",
+        "solved_for": "".join(left[:1]),
         **sentences,
     }
+
+
+def _numbers_of(config: TrainConfig, noise_multiplier: float | None) -> dict[str, Any]:
+    """The settings of a config, with those numbers that a run has by default."""
+    given = {**config.given, "rounds": config.rounds, "delta": config.delta or "n^-1.1"}
+    for name in ("heldout", "heldout_epsilon"):
+        given.pop(name, None)
+    given.pop("epsilon", None)
+    budget = config.heldout_epsilon
+    if noise_multiplier is None:
+        given["epsilon"] = config.epsilon
+    if hold_out := config.hold_out:
+        budget = budget if noise_multiplier is None else hold_out.epsilon
+        given |= {"heldout": config.heldout, "heldout_epsilon": budget or None}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _checked(given: Mapping[str, Any], noise_multiplier: float | None) -> RunConfig:
+    """The config of a run with these settings, and defaults for numbers that are solved for.
+
+    Raises:
+        InputError: a value that no run could use.
+    """
+    from murmuration.strategies.config import RunConfig
+    from murmuration.strategies.correlation import check_bands
+
+    if noise_multiplier is not None and type(noise_multiplier) not in (int, float):
+        raise InputError(f"--noise-multiplier must be a number; got {noise_multiplier!r}")
+    run = RunConfig(**{name: value for name, value in given.items() if name != "heldout_epsilon"})
+    if "delta" in given:
+        check_delta(_delta_of(run, given), given.get("users"))
+    own = run.of(Sampled)
+    check_bands(own.noise_correlation, own.bands or None)
+    return run
+
+
+def _cohort(given: Mapping[str, Any], run: RunConfig, *, alone: bool) -> int | None:
+    """The cohort: as given, everybody, or the usual one; None where it is to be solved for.
+
+    If it is left out ``alone``, it is solved for.
+
+    Raises:
+        InputError: everybody takes part, and their number is not stated, or another is.
+    """
+    from murmuration.strategies import registry
+
+    users = given.get("users")
+    if run.of(Sampled).everybody:
+        if not users:
+            raise InputError("--sampling all needs --users: all of them are in each round")
+        if given.get("cohort", users) != users:
+            raise InputError("--sampling all has all --users in each round: leave out --cohort")
+        return users
+    sampled = registry.named(run.strategy).samples and "sampling_probability" not in given
+    if "cohort" in given or alone or not (users and sampled):
+        return given.get("cohort")
+    return run.cohort_of(users)
+
+
+def _with_known_crowd(
+    strategy: str, brought: Mapping[str, Any], given: dict[str, Any]
+) -> dict[str, str]:
+    """Give a plan the figures about users that rooms know; what they say of them, by room."""
+    sentences = {}
+    for name, (options, values) in _brought_options(strategy, brought).items():
+        if options.crowd:
+            crowd = options.crowd(values, given.get("heldout"))
+            given.setdefault("users", crowd.users)
+            if strategy in ("els", "group"):
+                given.setdefault("group_size", crowd.judgements)
+            sentences[name] = crowd.sentence
+    return sentences
 
 
 def _brought_options(
@@ -262,21 +259,16 @@ def about_correlation(numbers: Mapping[str, Any]) -> str:
     )
 
 
-def parse_adjacency(name: Adjacency | str) -> Adjacency:
-    """The adjacency of this name.
+def _delta_of(run: RunConfig, given: Mapping[str, Any]) -> float:
+    """Delta as a number; InputError where it is that of a number of users that is not given."""
+    from murmuration.strategies.config import DELTA_EXPONENT
 
-    Raises:
-        InputError: there is none of it.
-    """
-    try:
-        return Adjacency(name)
-    except ValueError:
-        raise InputError(f"adjacency must be one of {', '.join(Adjacency)}; got {name!r}") from None
+    if not run.delta and not given.get("users"):
+        raise InputError("--delta n^-1.1 needs --users: that is n")
+    return run.delta or given["users"] ** DELTA_EXPONENT
 
 
-def _hold_out(
-    share: float | None, budget: float | None, epsilon: float | None, adjacency: Adjacency
-) -> HoldOut | None:
+def _hold_out(given: Mapping[str, Any], adjacency: Adjacency) -> HoldOut | None:
     """The hold-out assignment, if requested.
 
     Raises:
@@ -284,6 +276,7 @@ def _hold_out(
     """
     from murmuration.privacy.mechanisms import hold_out
 
+    share, budget, epsilon = map(given.get, ("heldout", "heldout_epsilon", "epsilon"))
     if share is None:
         if budget is not None:
             raise InputError("--heldout-epsilon is about users held out: give --heldout")

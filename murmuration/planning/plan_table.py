@@ -37,7 +37,7 @@ def print_plan(numbers: dict[str, Any]) -> None:
             table.add_row(shown, f"{value:.6g}", origin, style=style)
     console = Terminal()
     console.print(table)
-    console.print(adjacency.sentence, style="dim")
+    console.print(adjacency.sentence(), style="dim")
     for name, value in numbers.items():
         if isinstance(value, str) and name not in _NAMES:
             console.print(value, markup=False)

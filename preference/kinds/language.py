@@ -20,7 +20,6 @@ from murmuration.preference.data.loading import Data
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.kinds.model import Examples, Model
 from murmuration.preference.language.base.network import LanguageBase, language_base
-from murmuration.preference.language.batch_size import fitting_batch
 from murmuration.preference.language.examples import LanguageExamples
 from murmuration.preference.language.next_tokens import NextTokens
 from murmuration.preference.language.reward import save_language_model
@@ -142,31 +141,17 @@ class LanguageModel(Model, ABC):
         del schema
         return NextTokens(self.network, tokens, text_JK, start_U)
 
-    def in_fitting_batches(self, schema: Schema, model: PreferenceModel) -> Self:
-        """The model with the most tokens per batch that fit here, as measured, unless that number
-        was set.
-
-        Raises:
-            InputError: one or two texts alone do not fit.
-        """
-        if self.network.settings.batch_tokens:
-            return self
-        small, large = (self.longest_examples(schema, most) for most in (1, 2))
-        return replace(self, network=self.network.in_batches(fitting_batch(small, large, model)))
-
-    def try_out(self, schema: Schema, model: PreferenceModel, group_size: int, users: int) -> int:
-        """Try it out, once; see above."""
-        return _tried_out(self, schema, model, group_size, users)
+    def try_out(self, schema: Schema, model: PreferenceModel, group_size: int, users: int) -> None:
+        """Compute a few examples, and one full batch; once for each of these sizes."""
+        _try_out(self, schema, model, group_size, users)
 
 
 @lru_cache(maxsize=4)
-def _tried_out(
+def _try_out(
     learnt: LanguageModel, schema: Schema, model: PreferenceModel, group_size: int, users: int
-) -> int:
+) -> None:
     learnt.trial_examples(schema).check(model)
-    learnt = learnt.in_fitting_batches(schema, model)
     learnt.largest_batch(schema, group_size).check_memory(model, users)
-    return learnt.network.batch_tokens
 
 
 def long_texts(max_tokens: int, number: int) -> list[str]:

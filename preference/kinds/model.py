@@ -203,9 +203,8 @@ class Model(Protocol):
         """
         del made
 
-    def try_out(self, schema: Schema, model: PreferenceModel, group_size: int, users: int) -> int:
-        """The number of tokens computed at a time here, tested with made-up examples of the largest
-        size; 0 if there is nothing to test.
+    def try_out(self, schema: Schema, model: PreferenceModel, group_size: int, users: int) -> None:
+        """Compute made-up examples of the largest size, if memory could be short.
 
         Args:
             schema: of the judgements.
@@ -217,7 +216,6 @@ class Model(Protocol):
             InputError: it cannot be trained here.
         """
         del schema, model, group_size, users
-        return 0
 
     def scores(
         self, theta_ID: Sequence[np.ndarray], prompts: Sequence[str], responses: Sequence[str]

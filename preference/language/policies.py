@@ -128,10 +128,10 @@ class PolicyExamples(TokenExamples):
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
         """The accuracy of a policy, and further metrics:
 
-        - ``policy_saturated``: the share of pairs beyond the clip of its loss, with zero gradient;
-        - ``policy_chosen_ratio``, ``policy_rejected_ratio``: how much likelier, in nats, it has
+        - ``saturated``: the share of pairs beyond the clip of its loss, with zero gradient;
+        - ``chosen_ratio``, ``rejected_ratio``: how much likelier, in nats, it has
           made responses than its reference does, on average;
-        - ``policy_chosen_tokens``, ``policy_written_tokens``: how long chosen responses are, and
+        - ``chosen_tokens``, ``written_tokens``: how long chosen responses are, and
           those that it writes to as many as ``_WRITTEN`` of the prompts, broken off at the longest
           chosen.
         """
@@ -155,11 +155,11 @@ class PolicyExamples(TokenExamples):
             )
         logits_R = self.logits_of(ratio_JK)
         return accuracy_by(logits_R, self.y_R, self.start_U, self.kind, self.width), {
-            "policy_saturated": float(self.loss.saturated(ratio_JK)[there_JW].double().mean()),
-            "policy_chosen_ratio": float(ratio_JK[:, 0].mean()),
-            "policy_rejected_ratio": float(ratio_JK[:, 1:][there_JW].mean()),
-            "policy_chosen_tokens": float(length_J.mean()),
-            "policy_written_tokens": float(np.mean([len(ids) for ids in written] or [0.0])),
+            "saturated": float(self.loss.saturated(ratio_JK)[there_JW].double().mean()),
+            "chosen_ratio": float(ratio_JK[:, 0].mean()),
+            "rejected_ratio": float(ratio_JK[:, 1:][there_JW].mean()),
+            "chosen_tokens": float(length_J.mean()),
+            "written_tokens": float(np.mean([len(ids) for ids in written] or [0.0])),
         }
 
     def logits_R(self, theta_D: torch.Tensor) -> torch.Tensor:

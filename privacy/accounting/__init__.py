@@ -1,1 +1,1 @@
-"""What releases cost together, and the ledger in which it is written before they exist."""
+"""Privacy accounting: the ε of releases together, and the ledger that is written before them."""

@@ -45,15 +45,15 @@ def epsilon(
     """The smallest epsilon for which all of ``runs`` together are (epsilon, delta)-DP.
 
     Each is the events of one run, as ``(event, times)``: events of several runs are never handed in
-    as one's, since what is divided or held out by coins is so within one run. Of several, everybody
-    counts as exposed to everything (``composition.of_several_runs``).
+    as one's, since a random division or hold-out of users is that of one run. For several runs,
+    every user counts as exposed to everything (``composition.of_several_runs``).
 
     Returns 0 for nothing released and infinity for an unprotected release. What is accounted by
     group privacy has no privacy loss distribution: it is converted by itself, and if there is
-    anything else, the parts share ``delta`` equally and their epsilons add up. Events on
-    disjoint parts of the users (``composition.by_part``) cost as much as the dearest part.
-    What a choice costs (``PureChoice``) is added to everything else. Where users are held out by a
-    secret coin, nobody is exposed to both halves (``privacy.mechanisms.hold_out``).
+    anything else, the parts share ``delta`` equally and their epsilons add up. Events on disjoint
+    parts of the users (``composition.by_part``) cost as much as the most expensive part. The ε of a
+    choice (``PureChoice``) is added to everything else. Where users are held out by a secret random
+    assignment, nobody is exposed to both halves (``privacy.mechanisms.hold_out``).
 
     Raises:
         ValueError: the events of several runs were handed in as one's, as far as that can be seen;
@@ -77,7 +77,7 @@ def curve(
     """Delta of one run at any epsilon ≥ 0, for neighbours in either order: an upper bound.
 
     It is tight around ``delta`` and errs upward elsewhere. None where nothing but points is known
-    (group privacy). Where users are held out it rests on coins that stay secret, under every
+    (group privacy). Where users are held out it rests on a secret random assignment, under every
     relation.
     """
     _check_delta(delta)
@@ -88,7 +88,7 @@ def curve(
         return profile
     if adjacency.vectors_changed == 1 and not _shows_coins(events):
         return lambda target: hold_out.mixed_delta(target, coins, profile)
-    # The coin is the same in both worlds, or is seen: the divergence is jointly convex.
+    # The draw is the same in both worlds, or is seen: the divergence is jointly convex.
     return lambda target: (
         (1.0 - coins.share) * profile(target) + coins.share * coins.delta_alone(target)
     )
@@ -97,7 +97,7 @@ def curve(
 def _together(
     runs: Sequence[Iterable[tuple[Event, int]]],
 ) -> tuple[list[tuple[Event, int]], HoldOut | None]:
-    """All events as those of one run, and how it holds users out, if it does."""
+    """The events of one run, and its hold-out, if it has one."""
     released = [[(event, times) for event, times in run if times] for run in runs]
     released = [run for run in released if run]
     parted = [hold_out.split(run) for run in released]
@@ -130,8 +130,8 @@ def _with_held_out(
 
 
 def _shows_coins(events: Iterable[tuple[Event, int]]) -> bool:
-    """Return whether nothing but being held out keeps a user from being asked in their turn, which
-    is known: then who is asked shows who is not held out."""
+    """True if the turn of each user is known, so that to be asked shows that one is not held
+    out."""
     return any(isinstance(event, BufferedGaussian) for event, _ in events)
 
 
@@ -159,7 +159,7 @@ def _curve(
 
 
 def _choices(events: list[tuple[Event, int]]) -> tuple[float, list[tuple[Event, int]]]:
-    """Return what the choices of one part cost, and all that is not a choice."""
+    """Split events into the total ε of private choices, and all others."""
     chosen = [(e.epsilon, times) for e, times in events if isinstance(e, PureChoice)]
     rest = [(event, times) for event, times in events if not isinstance(event, PureChoice)]
     return sum(each * times for each, times in chosen), rest
@@ -179,7 +179,7 @@ def _of_run(
 def _of_the_rest(
     events: list[tuple[Event, int]], adjacency: Adjacency, delta: float, interval: float
 ) -> float:
-    """Epsilon of what a user of one part is exposed to, but for choices."""
+    """The epsilon of all that a user of one part is exposed to, except choices."""
     if any(isinstance(event, GroupGaussian) for event, _ in events):
         return group_privacy.epsilon_with_groups(
             events, adjacency=adjacency, delta=delta, interval=interval
@@ -244,8 +244,8 @@ def calibrate(
 
 
 def _solve(gap: Callable[[float], float], low: float, high: float, *, start: float) -> float:
-    """Return where ``gap``, falling from above 0 at ``low`` to 0 or less at ``high``, is in [-1e-4,
-    0].
+    """The root of ``gap``, which falls from above 0 at ``low`` to 0 or less at ``high``: a point
+    where it is in [-1e-4, 0].
 
     Secant steps that aim just inside, and halves the bracket when one leaves it. At a cliff, where
     no such point exists, the end of the bracket that meets the target.
@@ -304,7 +304,7 @@ def noise_multiplier_for(
 ) -> float:
     """``calibrate_noise`` for ``rounds`` Poisson-Gaussian rounds with this ``probability``.
 
-    ``hold_out`` is how users are held out by a secret coin, if they are.
+    ``hold_out`` is the secret hold-out, if there is one.
     """
     _check_delta(delta)
     if not (math.isfinite(target) and target > 0):

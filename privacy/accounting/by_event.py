@@ -1,4 +1,4 @@
-"""What charges of each kind cost alone."""
+"""The ε of the charges of each kind by themselves."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from murmuration.privacy.accounting.ledger_lines import Account, Charge
 
 
 def rows_of(account: Account, terms: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Return what charges of each event, by what they covered, cost alone.
+    """Yield the ε of each kind of event by itself, with the purpose of its charges.
 
     ``again`` counts charges of rounds that were charged before.
     """

@@ -13,9 +13,9 @@ before the next line is begun (a thread waits for the disk meanwhile, as a round
 The head is two slots in one file, written in place and in turn, each with a checksum. One that a
 crash has torn leaves the other, which is one line behind; and then that line must be there.
 
-What this cannot see: hashes have no key, so whoever can write both files can write another history,
-and who brings back older copies of both at once brings back that older state. A head that is kept
-elsewhere shows either (``on_chain``).
+What this cannot see: hashes have no key, so anybody who can write both files can write another
+history, and to bring back older copies of both at once brings back that older state. A head that is
+kept elsewhere shows either (``on_chain``).
 
 One process writes at a time (an advisory lock on the file, gone when the process is). After a write
 that failed nothing can be added: what is on disk is only known once it is read again.
@@ -93,16 +93,16 @@ class Contents:
 
     @property
     def head(self) -> Head:
-        """That of the last line."""
+        """The head after the last line."""
         return self.heads[-1]
 
     def on_chain(self, head: Head) -> bool:
-        """Return whether the record had this head once, or has it now."""
+        """True if this head is, or once was, the record's."""
         return head.index < len(self.heads) and self.heads[head.index] == head
 
 
 def head_path(path: Path) -> Path:
-    """Return where the head of the record at ``path`` lies."""
+    """The file of the head of the record at ``path``."""
     return path.with_name(path.name + ".head")
 
 
@@ -149,12 +149,12 @@ class ChainedRecord:
 
     @property
     def closed(self) -> bool:
-        """Return whether nothing can be added any more."""
+        """True if nothing can be added any more."""
         return self._file < 0
 
     @property
     def head(self) -> Head:
-        """That of the last line."""
+        """The head after the last line."""
         return self._head
 
     def append(self, payload: Mapping[str, Any]) -> Head:
@@ -246,7 +246,7 @@ class ChainedRecord:
 
 
 def read(path: Path) -> Contents:
-    """Return what a record holds, also while another process writes it.
+    """Read a record, also while another process writes it.
 
     Raises:
         RecordDamaged, NoRecord: as ``ChainedRecord``.
@@ -300,7 +300,7 @@ def _read_head(path: Path) -> bytes | None:
 
 
 def _checked(path: Path, raw: bytes, head_raw: bytes | None) -> tuple[Contents, Head]:
-    """Return what the record holds, and the head that covers it, which may be a line behind."""
+    """Check a record, and return it with the stored head, which may be a line behind."""
     size = raw.rfind(b"\n") + 1
     lines = raw[:size].split(b"\n")[:-1]
     _check_kind(path, raw, lines)

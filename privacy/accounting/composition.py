@@ -85,8 +85,7 @@ class OneWay:
 
     @property
     def too_coarse(self) -> bool:
-        """Return whether the grid adds more to the variance of the loss than it may, and could be
-        finer.
+        """True if the grid adds too much to the variance of the loss, and could be finer.
 
         Every release of many is spread over two cells, which adds d²/6 to its variance. Losses
         that span many cells are left as they are: they would take long.
@@ -99,7 +98,7 @@ class OneWay:
 
     @property
     def too_fine(self) -> bool:
-        """Return whether rounding shows on this grid; see ``DiscretePMF.surplus``."""
+        """True if rounding is noticeable on this grid; see ``DiscretePMF.surplus``."""
         return any(masses.surplus > _NOISE for masses, _ in self.parts)
 
     @cached_property
@@ -107,8 +106,8 @@ class OneWay:
         return Outline.of(self.parts, self.interval)
 
     def _end(self, order: float, other: float) -> float:
-        """Return where the distribution tilted by ``order`` ends on the side of ``other``, all but
-        e⁻⁴⁰.
+        """The end, on the side of ``other``, of all but e⁻⁴⁰ of the distribution tilted by
+        ``order``.
 
         Markov's inequality for e^((other − order) · loss).
         """
@@ -184,15 +183,16 @@ class Composition:
         return lambda epsilon: max(loss.delta(epsilon) for loss in losses)
 
     def losses(self, delta: float, *, steps: int = 1) -> tuple[PrivacyLossDistribution, ...]:
-        """For each of ``ways`` a distribution that dominates at every epsilon, tight at ``delta``.
+        """A distribution for each of ``ways`` that dominates at every epsilon, and is tight at
+        ``delta``.
 
         That is: (1) each dominates for *all* α ≥ 0, so that it may be mixed, post-processed and
         composed with others like any dominating pair; (2) within about nine standard deviations of
-        the loss at which ``delta`` is decided its masses are those of the composition, but for
-        the grid's own pessimism and a relative error that ``convolution`` bounds (a few parts in
-        a million at most, by T = 1e6); (3) what lies lower is in its lowest cell, what lies higher
-        at infinity. With ``steps`` it is tight where group privacy for as many decides. Nothing
-        is protected where a loss is infinite with probability one: there is none then, ValueError.
+        the loss at which ``delta`` is decided its masses are those of the composition, except for
+        the grid's own pessimism and a relative error that ``convolution`` bounds (a few parts in a
+        million at most, by T = 1e6); (3) what lies lower is in its lowest cell, what lies higher at
+        infinity. With ``steps`` it is tight where group privacy for as many decides. Nothing is
+        protected where a loss is infinite with probability one: there is none then, ValueError.
         """
         if any(way.infinite >= 1.0 for way in self.ways):
             raise ValueError("a release without protection has no finite loss")
@@ -271,9 +271,9 @@ def composed_epsilon(
 
 
 def of_several_runs(events: Iterable[tuple[Event, int]]) -> list[tuple[Event, int]]:
-    """Return what runs that each toss coins of their own charge, as it composes.
+    """The charges of several runs, each with random assignments of its own, as they compose.
 
-    Whoever is in one part of a run, or held out from it, may be in another part of the next: so
+    A user in one part of a run, or held out from it, may be in another part of the next, so
     everybody counts as exposed to everything.
     """
     result: Counter[Event] = Counter()
@@ -286,8 +286,8 @@ def of_several_runs(events: Iterable[tuple[Event, int]]) -> list[tuple[Event, in
 
 
 def of_one_group(run: Iterable[tuple[Event, int]]) -> list[tuple[Event, int]]:
-    """Return what one run charges, with groups that take turns under banded noise as one: that
-    whose turn came most often. Whoever is in it in one run may be so in the next."""
+    """The charges of one run, where of the groups that take turns under banded noise only the one
+    with most turns counts. A user may be in that group in every run."""
     turns: Counter[ParallelEvent] = Counter()
     result: list[tuple[Event, int]] = []
     for event, times in run:
@@ -302,12 +302,11 @@ def of_one_group(run: Iterable[tuple[Event, int]]) -> list[tuple[Event, int]]:
 
 
 def by_part(events: Iterable[tuple[Event, int]]) -> list[list[tuple[Event, int]]]:
-    """Return what a user of each part is exposed to: the events of the part, and all that have
-    none. Of parts whose users are exposed to the same, one.
+    """The events that a user of each part is exposed to: those of the part, and those without a
+    part. Parts with equal events appear once.
 
-    Into as many groups as there are bands users are divided for each number of bands anew: whoever
-    is in a part of one division may be in any of another. One list with everything if no event
-    belongs to a part.
+    For each number of bands, users are divided anew into as many groups: a user in a part of one
+    division may be in any part of another. One list with everything if no event belongs to a part.
     """
     everybody: list[tuple[Event, int]] = []
     divisions: dict[int, dict[int, list[tuple[Event, int]]]] = {}
@@ -332,27 +331,26 @@ def noise_of(event: Event) -> float:
 
 
 def group_of(event: Event) -> int:
-    """Return how many examples of a user are each in a sum by a coin of their own; 1 elsewhere, and
-    of group privacy, which is accounted for one example."""
+    """The most examples of a user that are sampled independently into a sum; 1 for other events,
+    and for group privacy, which is accounted for one example."""
     event = event.event if isinstance(event, DiscretizedGaussian) else event
     return event.group_size if isinstance(event, MixtureGaussian) else 1
 
 
 def examples_of(event: Event) -> tuple[float, np.ndarray]:
-    """Return with which probability an example of a user is in a sum, and that of every number of
-    them from 0 on."""
+    """The probability that an example of a user is in a sum, and that of every number of them from
+    0 on."""
     event = event.event if isinstance(event, DiscretizedGaussian) else event
     sampled, size = float(getattr(event, "probability", 1.0)), group_of(event)
     if size == 1:
         return sampled, np.array([1.0 - sampled, sampled])
-    from scipy import stats  # dear to import, for this alone
+    from scipy import stats  # slow to import, only for this
 
     return sampled, np.asarray(stats.binom.pmf(np.arange(size + 1), size, sampled))
 
 
 def work_of(event: Event, adjacency: Adjacency) -> tuple[int, float]:
-    """Return how many numbers there are for each grid point of a noisy sum, and how far its losses
-    span."""
+    """The work per grid point of a noisy sum, and the span of its losses."""
     mass_K = examples_of(event)[1]
     k_K = np.flatnonzero(mass_K > _RARE)
     with np.errstate(over="ignore", invalid="ignore"):

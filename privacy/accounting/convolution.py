@@ -24,7 +24,7 @@ exponentials are good to two units in the last place, and its real Fourier trans
 F/2 in the Euclidean norm. That is Higham 2002, Theorem 24.2 (radix two: 6.7u log₂ n), rounded up;
 what the tests measure is smaller by a factor of ten.
 
-*Proof.* (1) q_i(j) is p_i(j)e^{tj − κ_i} but for a factor within 1 ± h_i: a product, a difference,
+*Proof.* (1) q_i(j) is p_i(j)e^{tj − κ_i} up to a factor within 1 ± h_i: a product, a difference,
 an exponential (where an absolute error of the argument is a relative one) and a division, summed
 over size_i/n places. All terms of a convolution are positive, so its relative error is at most
 (1 − h)^{−N} ≤ e^{2Nh}. What underflows is below 10⁻³⁰⁰ wherever it is left out. (2) Modulo n, the
@@ -68,7 +68,7 @@ _MOST_ERROR = 1.0 / 16.0
 
 
 class Uncertified(ValueError):
-    """Nothing can be certified about this composition, or not at this delta."""
+    """This composition cannot be certified, or not at this delta."""
 
 
 Parts = Sequence[tuple[DiscretePMF, int]]
@@ -165,7 +165,7 @@ def _power(spectrum: np.ndarray, times: int) -> np.ndarray:
 
 
 def _tail(parts: Parts, tilt: float, first: int) -> float:
-    """Return what lies at ``first`` and above, at most."""
+    """An upper bound on the mass at ``first`` and above."""
     exponents = [times * masses.log_moment(tilt) for masses, times in parts]
     total = math.fsum(exponents) - tilt * first
     furthest = max(abs(tilt * float(m.index_N[at])) for m, _ in parts for at in (0, -1))

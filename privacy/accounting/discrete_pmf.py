@@ -42,7 +42,8 @@ class DiscretePMF:
 
     @classmethod
     def worst(cls, epsilon: float, delta: float, interval: float) -> "DiscretePMF":
-        """Return that of all that is (``epsilon``, ``delta``)-DP (Kairouz et al. 2015), rounded up.
+        """The worst privacy loss of any (``epsilon``, ``delta``)-DP mechanism (Kairouz et al.
+        2015), rounded up.
 
         Randomized response with two outcomes, or an infinite loss.
         """
@@ -70,7 +71,7 @@ class DiscretePMF:
 
     @property
     def surplus(self) -> float:
-        """Return how much more than one all masses are, which is too much but never wrong.
+        """The excess of the total mass over one, which is too pessimistic but never wrong.
 
         Nearly nothing where ``between`` made them; what another event rounds up shows here.
         """
@@ -85,7 +86,7 @@ class DiscretePMF:
 
     @cached_property
     def log_mass_N(self) -> np.ndarray:
-        """Their logarithms."""
+        """The logarithms of the masses."""
         return np.log(self.mass_N)
 
     def log_moment(self, tilt: float) -> float:

@@ -1,4 +1,4 @@
-"""What every kind of release can say of itself (``events`` lists the kinds)."""
+"""The protocol of all kinds of releases (``events`` lists the kinds)."""
 
 import math
 from typing import ClassVar, Protocol

@@ -1,4 +1,4 @@
-"""What a release costs, as immutable data that accountants interpret and ledgers record.
+"""Events: releases as immutable data that accountants interpret and ledgers record.
 
 An event carries public parameters only. Every event knows its privacy loss distribution, so events
 of different kinds compose in one accountant.
@@ -52,7 +52,7 @@ class GroupGaussian:
         raise ValueError("group privacy converts all rounds together; other events cannot join")
 
 
-# What randomized labels cost the one user who told them: the event of local label privacy.
+# The event of local label privacy: randomized labels of one user.
 #
 # The loss is suffered when a label leaves its user; a server charges it all the same, so that its
 # ledger says what one user's labels have cost in what it holds.
@@ -84,11 +84,10 @@ class RandomizedLabels:
 class ParallelEvent:
     """An event about the users of one part; no user is in two parts.
 
-    Where users are divided by coins of their own, independent of all data, two neighbouring data
-    sets differ in one part only. Releases about the others are then post-processing of what is
-    common to both, and the whole costs as much as the dearest part (parallel composition, McSherry
-    2009; ``composition.by_part``). That holds within one run: two runs divide their users
-    differently.
+    Where users are divided at random, independently of all data, two neighbouring data sets differ
+    in one part only. Releases about the others are then post-processing of what is common to both,
+    and the whole costs as much as the most expensive part (parallel composition, McSherry 2009;
+    ``composition.by_part``). That holds within one run: two runs divide their users differently.
     """
 
     kind: ClassVar[str] = "on-part"
@@ -102,7 +101,7 @@ class ParallelEvent:
             raise ValueError("a part of a part: users are divided once")
 
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
-        """Return what it costs a user of this part."""
+        """The privacy loss of a user of this part."""
         return self.event.loss(adjacency, interval)
 
 
@@ -161,7 +160,7 @@ class BandedGaussian:
             raise ValueError(f"there must be at least one band, got {self.bands!r}")
 
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
-        """That of a sampled Gaussian sum; Unsupported where a user is replaced."""
+        """The loss of a sampled Gaussian sum; Unsupported where a user is replaced."""
         check_event(self.kind, adjacency)
         return PoissonGaussian(self.probability, self.noise_multiplier).loss(adjacency, interval)
 
@@ -189,7 +188,7 @@ class BufferedGaussian:
                 raise ValueError(f"rounds and separation are whole numbers ≥ 1, got {number!r}")
 
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
-        """That of a Gaussian sum of everybody."""
+        """The loss of a Gaussian sum over all users."""
         return PoissonGaussian(1.0, self.noise_multiplier).loss(adjacency, interval)
 
 
@@ -209,8 +208,8 @@ class BufferedLater(BufferedGaussian):
         return (DiscretePMF.worst(0.0, 0.0, interval),)
 
     def paid_by(self, event: object) -> int:
-        """Return for how many rounds an event pays: those of its release, of whose first it is; 0
-        for any other event."""
+        """The number of rounds that an event pays for: all of its release, if it is the first of
+        this one; 0 for any other event."""
         first = BufferedGaussian(self.rounds, self.separation, self.noise_multiplier)
         return self.rounds if event == first else 0
 

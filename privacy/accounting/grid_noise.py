@@ -1,4 +1,5 @@
-"""What Gaussian noise on the integer grid costs: the continuous Gaussian's loss, and a hair more.
+"""The privacy loss of Gaussian noise on an integer grid: the continuous Gaussian's, and a little
+more.
 
 Discrete Gaussian noise of scale s (in steps) has probabilities proportional to exp(−z²/2s²) on the
 whole numbers (Canonne, Kamath and Steinke 2020). In many dimensions, under sampling, its privacy
@@ -46,8 +47,8 @@ every point the logarithm of the ratio of the two is at most
 
     τ = 10 Σ_{k<h} exp(−2π² s₁² k/(k+1)) ≤ 10 (h − 1) exp(−π² s₁²)
 
-a coordinate, in both directions (Kairouz, Liu and Steinke 2021). D is then that sum, and
-κ and κ′ grow by dτ each. From s₁ = 9 on that is less than float64 can tell from nothing.
+a coordinate, in both directions (Kairouz, Liu and Steinke 2021). D is then that sum, and κ and κ′
+grow by dτ each. From s₁ = 9 on that is zero in float64.
 
 Legend: d dimensions, s scale of the noise in steps, h parties.
 """
@@ -103,7 +104,7 @@ class DiscretizedGaussian:
 
     @property
     def noise_multiplier(self) -> float:
-        """That of the continuous event."""
+        """The noise multiplier of the continuous event."""
         return self.event.noise_multiplier
 
     @property

@@ -6,12 +6,12 @@ other line is one charge: an event with public parameters, its round, what it co
 between the line and the noisy value over-counts by one charge; it can never under-count. A ledger
 that was deleted, rolled back, cut or edited is refused.
 
-Nothing is deduplicated by round: a round that is run again draws fresh coins and is a new charge.
-The one exception is an exact replay in a seeded simulation, where the same coins meet the same sum
-and yield the same value again: it is recognised by a keyed hash of the exact sum (the key is the
-run's secret seed, so the hash tells nothing to whoever reads the ledger). A seeded round that meets
-another sum is refused: its coins are the old ones, and no accountant covers that. It can be drawn
-again: with coins and noise of its own it is another release, charged like any other
+Nothing is deduplicated by round: a round that is run again draws fresh randomness and is a new
+charge. The one exception is an exact replay in a seeded simulation, where the same randomness meets
+the same sum and yields the same value again: it is recognised by a keyed hash of the exact sum (the
+key is the run's secret seed, so the hash reveals nothing to readers of the ledger). A seeded round
+that meets another sum is refused: its randomness is the old one, and no accountant covers that. It
+can be drawn again: with randomness of its own it is another release, charged like any other
 (``NotRepeated``).
 
 One process writes a ledger at a time (an advisory lock on the file, gone when the process is), and
@@ -134,8 +134,8 @@ class Ledger:
         return self._record.head
 
     def has_been_at(self, head: Head) -> bool:
-        """Return whether this ledger had that head before, or has it now; only what was there at
-        opening and the last line are known."""
+        """True if this ledger had that head before, or has it now; only the heads at opening and
+        after the last line are known."""
         return head == self.head or self._record.contents.on_chain(head)
 
     @property
@@ -150,7 +150,7 @@ class Ledger:
 
     @property
     def terms(self) -> RunTerms:
-        """Return what the run says of itself, with the caveats that came up since."""
+        """The run's terms, with the caveats that came up since."""
         return self._account.terms
 
     def note(self, caveat: str) -> None:
@@ -195,8 +195,8 @@ class Ledger:
 
         With ``replay`` (a keyed hash of the exact sum, seeded runs only) a charge for the same
         event, round, coverage and hash is returned as it stands instead of being written again; one
-        with another hash is refused, because a seeded run draws the same coins again, unless all
-        charges that are there are of earlier draws (``draw_of``).
+        with another hash is refused, because a seeded run draws the same randomness again, unless
+        all charges that are there are of earlier draws (``draw_of``).
 
         Raises:
             NotRepeated: a seeded round that was charged before does not repeat exactly. Nothing was
@@ -212,7 +212,7 @@ class Ledger:
                 self.granted.append(earlier)
                 return earlier
         if replay is not None and any(draw_of(one.replay) >= draw_of(replay) for one in same):
-            # Its coins would be the old ones: two releases on one cohort are not two sampled ones.
+            # Its randomness would be the old one: two releases on one cohort are not two samples.
             raise NotRepeated(
                 f"{self.path}: round {round_} was released before with another sum; a seeded run "
                 "can be resumed only where it repeats exactly: choose another --out"
@@ -226,7 +226,8 @@ class Ledger:
 
     @property
     def has_released(self) -> bool:
-        """Return whether anything was charged but coins, which tell nothing by themselves."""
+        """True if anything was charged except a random assignment, which reveals nothing by
+        itself."""
         return any(
             not (isinstance(event, HoldOut) and event.epsilon == 0.0)
             for event in self._account.spent
@@ -255,11 +256,11 @@ class Ledger:
         self._write(Charge(Unprotected(), round_, covers, attempt=len(same)))
 
     def spent(self) -> Counter[Event]:
-        """Return how often each event was charged."""
+        """The number of charges of each event."""
         return self._account.spent.copy()
 
     def epsilon(self, *, interval: float = accountant.INTERVAL) -> float:
-        """Return what has been spent, composed."""
+        """The ε of all charges, composed."""
         return self._cost(self.spent().items(), interval)
 
     def _check_budget(self, event: Event) -> None:
@@ -345,7 +346,7 @@ def read_charges(path: Path) -> list[Charge]:
 
 
 def read_spent(path: Path) -> Counter[Event]:
-    """Return how often each event was charged, verified; raises as ``read_account``."""
+    """The number of charges of each event, verified; raises as ``read_account``."""
     return read_account(path)[0].spent
 
 

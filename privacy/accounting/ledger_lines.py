@@ -1,4 +1,4 @@
-"""What the lines of a ledger mean: a promise, and charges.
+"""The lines of a ledger: a promise, and charges.
 
     {"ledger": 3, "adjacency": …, "delta": …, "budget_epsilon": …, "run": …, …}   the first line;
                                                    what it says of the run: ``accounting.terms``
@@ -52,7 +52,7 @@ class LedgerLoss(LedgerError):
 
 
 class NotRepeated(LedgerError):
-    """A seeded round was released before, from another sum under the same coins."""
+    """A seeded round was released before, from another sum with the same randomness."""
 
 
 #: What reading a line raises that says nothing which can be counted.
@@ -62,8 +62,7 @@ ONCE = "told once"
 
 
 def draw_of(replay: str | None) -> int:
-    """Return how often a charge's round had been drawn before: what stands before its keyed
-    hash."""
+    """The number of earlier draws of a charge's round, which stands before its keyed hash."""
     before, drawn, _ = (replay or "").partition(":")
     return int(before) if drawn else 0
 
@@ -103,7 +102,7 @@ class Account:
 
     @property
     def terms(self) -> RunTerms:
-        """Return what the run says of itself, with every caveat that its lines show."""
+        """The run's terms, with every caveat that its lines show."""
         terms, seen = RunTerms.from_json(self.promise), set(self.noted)
         if any((charge.replay or ONCE) != ONCE for charge in self.charges):
             seen.add(Caveat.SEEDED.value)
@@ -190,7 +189,7 @@ class Account:
 
 
 def _shared(event: Event) -> Event | None:
-    """Return what an event says of the noise that several rounds share; None if nothing."""
+    """The event whose noise several rounds share; None for independent noise."""
     if isinstance(event, BufferedGaussian):
         return BufferedGaussian(event.rounds, event.separation, event.noise_multiplier)
     inner = event.event if isinstance(event, ParallelEvent) else None

@@ -1,19 +1,19 @@
-"""The cost of a Gaussian sum of what coins let in: a mixture of Gaussians, for users and examples.
+"""The privacy loss of a sampled Gaussian sum: a mixture of Gaussians, for users and examples.
 
-A user who enters a round by one coin moves the noisy sum by one clipped vector, or not at all. When
-every kept example of a user enters by a coin of its own, the user moves it by as many clipped
-gradients as coins came up: a Gaussian whose mean is Binomial(G, p). The hockey-stick divergence
+A user who is sampled as a whole moves the noisy sum by one clipped vector, or not at all. When
+every kept example of a user is sampled independently, the user moves it by as many clipped
+gradients as are sampled: a Gaussian whose mean is Binomial(G, p). The hockey-stick divergence
 between that mixture and the centred Gaussian is the exact cost of a round (Charles et al. 2024,
 Theorem 1 and Theorem 3; Choquette-Choo et al. 2024, Lemma 4.5), in both directions, for a user who
-is added or removed. One who enters by one coin and is replaced moves the sum one way in one world
-and the other way in the other (Koskela et al. 2020; Zhu et al. 2022); where examples are replaced
-no such statement is known.
+is added or removed. One who is sampled as a whole and is replaced moves the sum one way in one
+world and the other way in the other (Koskela et al. 2020; Zhu et al. 2022); where examples are
+replaced no such statement is known.
 
 ``dp_accounting`` has the same distributions (``GaussianDpEvent``, ``MixtureOfGaussiansDpEvent``)
 and is the oracle in the tests, but takes seconds; here the grid is inverted and integrated as
 arrays. In units of the noise the privacy loss l(z) = log sum_k w_k exp(c_k z - c_k^2/2), with
 c_k = k/sigma, is increasing and convex, so Newton's method inverts it on the whole grid at once;
-for one coin the inverse has a closed form. Then ``masses.between`` divides the mass.
+for one draw the inverse has a closed form. Then ``masses.between`` divides the mass.
 
 What is cut off is never forgotten. Counts so unlikely that they hold less than ``_TAIL`` together
 are taken out of the mixture without renormalising; H(mixture || Gaussian) grows by at most their
@@ -75,7 +75,7 @@ class PoissonGaussian:
 
 @dataclass(frozen=True)
 class MixtureGaussian:
-    """A Gaussian sum of clipped examples, each sampled with ``probability`` by a coin of its own.
+    """A Gaussian sum of clipped examples, each sampled independently with ``probability``.
 
     ``noise_multiplier`` is the standard deviation over the clip norm of one *example*;
     ``group_size`` the most examples that any user has kept, an enforced cap. With a group size of 1
@@ -119,7 +119,7 @@ class _Mixture:
     @classmethod
     def binomial(cls, sigma: float, trials: int, probability: float) -> "_Mixture":
         """Means Binomial(trials, probability) / sigma, without the counts that never happen."""
-        from scipy import stats  # dear to import, for this alone
+        from scipy import stats  # slow to import, only for this
 
         weights = np.asarray(stats.binom.pmf(np.arange(trials + 1), trials, probability))
         rarest_first = np.argsort(weights, kind="stable")
@@ -191,7 +191,7 @@ class _Mixture:
         return between(upper_N, lower_N, -(lowest + last), interval, below=rest, cut=cut)
 
     def far_end(self) -> float:
-        """Return where the mass above falls to ``_TAIL``, to within 0.001 on the safe side."""
+        """The point where the mass above falls to ``_TAIL``, to within 0.001 on the safe side."""
 
         def excess(z: float) -> float:
             above = float(self._tail(np.array([z]), -1.0)[0])

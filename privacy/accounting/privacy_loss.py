@@ -18,12 +18,13 @@ _ALL = 1.0 + 1e-9
 class PrivacyLossDistribution:
     """Mass ``mass_N[i]`` at the loss ``start + i * interval``, and ``infinite`` at infinity.
 
-    Formal guarantee (of whoever builds one): it dominates a pair of output distributions P, Q, in
-    that P(S) − αQ(S) ≤ H_α = infinite + Σ mass · (1 − α e^(−loss))₊ for every event S and every
-    α ≥ 0. Masses add up to at least one. Post-processing, mixing and composing keep the order, so
-    that whatever is made of this distribution bounds what is made of P and Q. For neighbours in
-    the other order there is another ``PrivacyLossDistribution``; where one is made from this one,
-    by exchanging the roles of P and Q (mass · e^(−loss) at −loss), it dominates as well.
+    Formal guarantee (given by the code that builds one): it dominates a pair of output
+    distributions P, Q, in that P(S) − αQ(S) ≤ H_α = infinite + Σ mass · (1 − α e^(−loss))₊ for
+    every event S and every α ≥ 0. Masses add up to at least one. Post-processing, mixing and
+    composing keep the order, so that whatever is made of this distribution bounds what is made of P
+    and Q. For neighbours in the other order there is another ``PrivacyLossDistribution``; where one
+    is made from this one, by exchanging the roles of P and Q (mass · e^(−loss) at −loss), it
+    dominates as well.
     """
 
     start: float

@@ -74,7 +74,7 @@ def by_our_rules(charges: Iterable[tuple[Mapping[str, Any], int]]) -> list[str]:
 
 
 def training(charges: Iterable[tuple[Mapping[str, Any], int]]) -> list[Charges]:
-    """Return what dp-accounting has events for, as a user of each part is exposed to it."""
+    """The charges that dp-accounting has events for, by part of the users."""
     everybody: Charges = []
     divisions: dict[int, dict[int, Charges]] = {}
     for event, times in charges:
@@ -102,7 +102,7 @@ def training(charges: Iterable[tuple[Mapping[str, Any], int]]) -> list[Charges]:
 
 
 def unpaid(charges: Iterable[tuple[Mapping[str, Any], int]]) -> int:
-    """Return how many rounds that a first one pays for were charged to no first one of theirs."""
+    """The number of later rounds of buffered noise that were charged without their first round."""
     left: Counter[tuple[float, ...]] = Counter()  # rounds that are paid for, and not charged
     for event, times in charges:
         first = event["event"] if event["kind"] == "on-grid" else event
@@ -114,7 +114,7 @@ def unpaid(charges: Iterable[tuple[Mapping[str, Any], int]]) -> int:
 
 
 def _run_of(event: Mapping[str, Any]) -> tuple[float, ...]:
-    """Return what a first round and those that it pays for have in common."""
+    """The parameters that a first round of buffered noise shares with its later ones."""
     return event["rounds"], event["separation"], event["noise_multiplier"]
 
 
@@ -125,7 +125,7 @@ def epsilon(
     delta: float,
     interval: float = 1e-4,
 ) -> float:
-    """Return the epsilon of the training alone, of its dearest part, by dp-accounting.
+    """The epsilon of the training alone, of its most expensive part, by dp-accounting.
 
     Its ``PLDAccountant`` makes the same of ``GaussianDpEvent``, ``PoissonSampledDpEvent`` and
     ``MixtureOfGaussiansDpEvent``. It has no event for a test or a choice

@@ -1,9 +1,9 @@
-"""What dp-accounting, the field's reference, makes of the same training.
+"""A second opinion on the same training by dp-accounting, the field's reference.
 
 Not all of a run has an event there: hold-outs, choices, parts, noise on a grid and randomized
-labels are counted by rules of ours (``recompute.RULES``). So both accountants are asked about the
-training alone, and what is whose is told with the figures. ``recompute`` computes dp-accounting's,
-and is handed out as a script that needs nothing of ours.
+labels are counted by rules of ours (``recompute.RULES``). So both accountants compute the training
+alone, and the figures say what each one counts. ``recompute`` computes dp-accounting's, and is
+handed out as a script that needs nothing of ours.
 """
 
 import dataclasses
@@ -51,14 +51,14 @@ class SecondOpinion:
 
     @property
     def difference(self) -> float | None:
-        """Return how far the two are apart."""
+        """The difference between the two."""
         if self.ours is None or self.theirs is None:
             return None
         return abs(self.ours - self.theirs) if self.ours != self.theirs else 0.0
 
     @property
     def warning(self) -> str | None:
-        """That they disagree; None while they do not."""
+        """A warning if they disagree; None if they agree."""
         if self.difference is None or self.difference <= recompute.TOLERANCE:
             return None
         return (
@@ -82,7 +82,7 @@ def of_run(
     delta: float,
     most_group: int = MOST_GROUP,
 ) -> SecondOpinion:
-    """Return what both accountants make of the training of one run."""
+    """The results of both accountants for the training of one run."""
     charges = list(run)
     stated = _told(charges)
     rules = tuple(recompute.by_our_rules(stated))

@@ -1,8 +1,8 @@
-"""How epsilon grows while a run goes on: what its ledger composes to, or a little more.
+"""The ε of a run while it goes on: that of its ledger, or slightly more.
 
-To compose after every round would be dear. What a ledger with *more* charges composes to is an
-upper bound, and holds until there are as many: so it is computed where counts reach certain
-levels, about four for each doubling, and shown from the level before on. Nothing is interpolated.
+Composing after every round would be slow. The ε of a ledger with *more* charges is an upper bound
+until there are as many: so it is computed where counts reach certain levels, about four for each
+doubling, and shown from the level before on. Nothing is interpolated.
 
 Whether a planned test or choice comes to pass may depend on the users, and figures about held-out
 users follow the last round: these count as charged from the start, as a run charges all of them in
@@ -73,7 +73,8 @@ class Spending:
             spent[event] = ahead[event]
 
     def _spent(self) -> Counter[Event]:
-        """All charges, and those that are reserved; of groups that take turns the dearest's."""
+        """All charges, and those that are reserved; of groups that take turns those of the most
+        expensive one."""
         spent = self._ledger.spent() | self._reserved
         return Counter(dict(of_one_group(spent.items())))
 

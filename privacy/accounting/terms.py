@@ -1,4 +1,4 @@
-"""What a run says of itself in the first line of its ledger, before anything is released.
+"""The terms of a run: the first line of its ledger, before anything is released.
 
 Whatever is made from a run later is made from its ledger's bytes: who it is, what it protects, who
 has to be trusted, whom it trained on, and what a reader has to know before relying on its epsilon.
@@ -16,7 +16,7 @@ _RUN_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class Unit(StrEnum):
-    """What one record is, that a run's epsilon is about."""
+    """The record that a run's epsilon is about."""
 
     USER = "user"
     ROW = "row"
@@ -24,7 +24,7 @@ class Unit(StrEnum):
 
 
 class Trust(StrEnum):
-    """Who sees more than what is released, and is trusted not to use it."""
+    """The parties that see more than the releases, and are trusted not to use it."""
 
     SERVER = "server"
     SERVER_OF_SUMS = "server-of-sums"
@@ -34,7 +34,7 @@ class Trust(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """For a reader of a report."""
+        """The sentence in a report."""
         return _TRUSTED[self]
 
 
@@ -54,7 +54,7 @@ _TRUSTED = {
 
 
 class Caveat(StrEnum):
-    """Why a reader may not take an epsilon at its word; it goes with all that a run leads to."""
+    """A reason not to take an epsilon at its word; it is kept with everything made from the run."""
 
     SEEDED = "simulation, seed known"
     NOT_PROVEN = "not proven"
@@ -71,7 +71,7 @@ class Caveat(StrEnum):
 
     @property
     def sentence(self) -> str:
-        """Return what it means, for a reader of a report."""
+        """The sentence in a report."""
         return _CAVEATS[self]
 
 
@@ -108,7 +108,7 @@ _CAVEATS = {
     ),
     Caveat.EXACT_HELD_OUT: (
         "OUTSIDE THE GUARANTEE: an exact figure about held-out users was released "
-        "(--exact-heldout), and nothing covers their judgements."
+        "(--exact-heldout), and nothing covers what they gave."
     ),
     Caveat.ROWS_ARE_USERS: (
         "EACH ROW COUNTED AS A USER OF ITS OWN (--one-user-per-row): single rows are protected, "
@@ -164,7 +164,7 @@ class RunTerms:
                 raise ValueError(f"{run!r} is no identity of a run: it has 32 hexadecimal digits")
 
     def to_json(self) -> dict[str, Any]:
-        """For the first line of a ledger."""
+        """The first line of a ledger."""
         return {
             "run": self.run,
             "unit": self.unit.value,
@@ -192,8 +192,7 @@ class RunTerms:
 
 
 def caveat_sentences(caveats: Iterable[str]) -> list[str]:
-    """Return what caveats mean, in a fixed order; of names that this version does not know, the
-    name."""
+    """The sentences of caveats, in a fixed order; for unknown names, the name."""
     names = sorted(set(caveats), key=lambda name: (name not in _ORDER, _ORDER.get(name, 0), name))
     return [
         _CAVEATS[Caveat(name)] if name in _ORDER else f"A caveat of another version: {name}."

@@ -1,4 +1,4 @@
-"""Where to tilt a composition, and which losses to compute: choices that cannot make it wrong.
+"""Choose the tilt of a composition and the losses to compute; no choice can make the result wrong.
 
 The moments of an outline with about a thousand points stand for those of the whole distribution;
 whatever is chosen by them, the bound that ``privacy.accounting.convolution`` adds is about what was
@@ -32,7 +32,7 @@ class Outline:
 
     @classmethod
     def of(cls, parts: Parts, interval: float) -> "Outline":
-        """That of what is composed, in steps of ``interval``."""
+        """The outline of a composition, in steps of ``interval``."""
         return cls(tuple((*_outline(m, interval), times) for m, times in parts), interval)
 
     def log_moments(self, order_L: np.ndarray) -> np.ndarray:

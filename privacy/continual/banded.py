@@ -1,16 +1,17 @@
-"""Noise that later rounds take back in part: a banded factor, chosen for what a model adds up.
+"""Noise that later rounds cancel in part: a banded factor, optimised for the model's sum of
+gradients.
 
 With C of b bands (c_0 … c_(b−1) on the diagonal and below it) round t gets the noise
 w_t = (z_t − c_1 w_(t−1) − … − c_(b−1) w_(t−b+1)) / c_0: only the last b − 1 of these vectors need
 to be known.
 
 C is scaled so that no column is longer than 1. Users are divided once into b groups, each by their
-own name alone; round t is of group t mod b, and within it a user's coin decides, b times as likely
-as if all were asked.
+own name alone; round t is of group t mod b, and samples its users with b times the probability of
+sampling among all users.
 
 **The guarantee** (Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta and Xu 2023, (Amplified)
-Banded Matrix Factorization, Theorem 4). The releases are C⁻¹ (C x + z), row by row, so they tell
-what C x + z tells. A user of a group can be in rounds b apart only, and column t of C has entries
+Banded Matrix Factorization, Theorem 4). The releases are C⁻¹ (C x + z), row by row, so they reveal
+what C x + z reveals. A user of a group can be in rounds b apart only, and column t of C has entries
 in rows t … t + b − 1 only: what the user adds in two of their rounds is in different rows. In one
 of them it is c ⊗ v, with v of at most the clip norm and known from what was released before; all
 else in these rows is the others' sums, which depend on the user through earlier releases alone. As
@@ -19,9 +20,10 @@ group compose. So a run costs each user the rounds of their own group, and no mo
 them.
 
 **Adjacency.** It holds where a user *comes or goes* (``add-remove``) and where their part becomes
-nothing (``zero-out``): the others stay in their groups, because a group is a function of one's own
-name. It is claimed for no other. The theorem is of data that come or go, and whoever is replaced by
-somebody of another name would be in another group, whose rounds would have to be paid for, too.
+nothing (``zero-out``): the others stay in their groups, because a group is a function of the user's
+own name. It is claimed for no other. The theorem is about data that come or go; a user who is
+replaced by one of another name would be in another group, whose rounds would have to be paid for,
+too.
 
 C is chosen by minimising ‖A C⁻¹‖_F over its coefficients (the same paper; McKenna 2024 for Toeplitz
 factors), from ``square_root`` on.
@@ -62,7 +64,8 @@ class Banded(ToeplitzFactor):
 
     @classmethod
     def scaled(cls, row_B: np.ndarray) -> "Banded":
-        """The factor of such coefficients whose columns have length 1, but for a few grid steps."""
+        """The factor with these coefficients whose columns have length 1, up to a few grid
+        steps."""
         row_B = row_B / np.linalg.norm(row_B)
         return cls(tuple((np.trunc(row_B / GRID) * GRID).tolist()))
 
@@ -72,7 +75,7 @@ class Banded(ToeplitzFactor):
         never more than the square root's, or than that of independent noise."""
         if bands == 1:
             return cls((1.0,))
-        from scipy import optimize  # dear to import, for this alone
+        from scipy import optimize  # slow to import, only for this
 
         def log_error(below_B: np.ndarray) -> tuple[float, np.ndarray]:
             """The logarithm of ‖c‖² dᵀ H d where c_0 = 1 and the others are given, and its

@@ -1,4 +1,4 @@
-"""Noise that later rounds take back in part, without reliance on coins: buffered linear Toeplitz.
+"""Noise that later rounds cancel in part, without secret sampling: buffered linear Toeplitz.
 
 C has c_0 on its diagonal and c_k = c_0 Σ_i ω_i θ_i^(k−1) on the k-th below it, with a few scales ω
 and decays θ (Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024). Round t gets the noise
@@ -7,13 +7,14 @@ the rounds before: as many vectors as there are decays, however long it reaches 
 
 **Who takes part.** Users are divided once into b groups by their own name alone, which take turns,
 and of the group whose turn it is everybody takes part: at most k = ⌈T/b⌉ times, in rounds that are
-at least b apart (McMahan, Xu and Zhang 2024). No coin decides and nothing is kept secret of it.
+at least b apart (McMahan, Xu and Zhang 2024). Nothing is random, and nothing has to stay secret.
 
-**The guarantee.** The releases are C⁻¹ (C x + z), row by row, so they tell what C x + z tells: one
-Gaussian release, spread over time, also where later sums depend on earlier releases (Denisov,
+**The guarantee.** The releases are C⁻¹ (C x + z), row by row, so they reveal what C x + z reveals:
+one Gaussian release, spread over time, also where later sums depend on earlier releases (Denisov,
 McMahan, Rush, Smith and Thakurta 2022, Theorem 2.1). A user who adds v_1 … v_k in rounds
-p_1 < … < p_k, each of at most the clip norm, moves C x by a square of Σ_ij ⟨C_p_i, C_p_j⟩⟨v_i, v_j⟩
-at most, where C_p are columns of C. As C has no negative entry that is most if all v are alike.
+p_1 < … < p_k, each of at most the clip norm, moves C x by a square of at most
+Σ_ij ⟨C_p_i, C_p_j⟩⟨v_i, v_j⟩, where C_p are columns of C. As C has no negative entry, that is
+largest if all v are equal.
 **The worst rounds are 1, b + 1, 2b + 1, …** if no c_k is negative and none larger than the one
 before (Kalinin and Lampert 2024, Theorem 2): with p < p′ ≤ T, ⟨C_p, C_p′⟩ = Σ_s c_s c_(s+p′−p) over
 s = 0 … T − p′, which grows neither with p′ nor with p′ − p, and the i-th round of a user is at
@@ -80,7 +81,7 @@ class BufferedToeplitz(ToeplitzFactor):
     def scaled(
         cls, scales_I: np.ndarray, decays_I: np.ndarray, rounds: int, separation: int
     ) -> "BufferedToeplitz":
-        """The factor of such scales and decays whose worst rounds have length 1, but for a grid
+        """The factor with these scales and decays whose worst rounds have length 1, up to a grid
         step."""
         row_T = _row_T(scales_I, decays_I, rounds)
         first = math.floor((1.0 - 1e-12) / _sensitivity(row_T, separation) / GRID) * GRID
@@ -90,7 +91,7 @@ class BufferedToeplitz(ToeplitzFactor):
     def chosen(cls, added: Workload, separation: int, buffers: int = BUFFERS) -> "BufferedToeplitz":
         """The factor that has the least error, as far as the search finds it; never more than that
         of independent noise."""
-        from scipy import optimize  # dear to import, for this alone
+        from scipy import optimize  # slow to import, only for this
 
         rounds, powers_T = added.rounds, np.arange(added.rounds - 1)
 
@@ -136,7 +137,7 @@ class BufferedToeplitz(ToeplitzFactor):
 
     @property
     def sensitivity(self) -> float:
-        """Return how long what a user adds in all their rounds can be, for vectors of length 1."""
+        """The ℓ2 sensitivity to all rounds of one user together, for vectors of length 1."""
         return _sensitivity(self.row_T(self.rounds), self.separation)
 
     @property

@@ -70,8 +70,8 @@ class CorrelatedSum:
         return self.noise_multiplier * self.clip.norm
 
     def event_of(self, round_: int, *, begins: bool = False) -> Event:
-        """Return what the release of a round costs; ``begins``: it shares no noise with an earlier
-        one, as the first does not."""
+        """The event of a round's release; ``begins``: it shares no noise with earlier ones, like
+        the first."""
         return self.factor.event(
             round_,
             self.sampler.of_group.probability,
@@ -80,7 +80,7 @@ class CorrelatedSum:
         )
 
     def charges(self, rounds: int) -> dict[Event, int]:
-        """Return what so many rounds cost."""
+        """The charges of ``rounds`` rounds."""
         return dict(Counter(self.event_of(round_) for round_ in range(1, rounds + 1)))
 
 
@@ -99,7 +99,7 @@ class CorrelatedNoise:
 
     @property
     def noise_D(self) -> np.ndarray:
-        """All that is remembered, one after the other."""
+        """The remembered vectors, one after the other."""
         return np.concatenate([np.empty(0), *self._before])
 
     def forget(self) -> None:
@@ -118,7 +118,7 @@ class CorrelatedNoise:
         return noise_D
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return what a resumed run needs."""
+        """The state for a resumed run."""
         if not self._before:
             return {}
         return {

@@ -39,12 +39,12 @@ class ToeplitzFactor(ABC):
     @property
     @abstractmethod
     def groups(self) -> int:
-        """Return how many groups of users have to take turns."""
+        """The number of groups of users that take turns."""
 
     @property
     @abstractmethod
     def parameters(self) -> tuple[float, ...]:
-        """Return what it is made of, as numbers; all of them public."""
+        """The public numbers that define it."""
 
     @abstractmethod
     def row_T(self, rounds: int) -> np.ndarray:
@@ -53,17 +53,17 @@ class ToeplitzFactor(ABC):
     @property
     @abstractmethod
     def weights(self) -> tuple[float, ...]:
-        """Return how much of what is remembered is taken back, one for each vector."""
+        """The coefficients of the remembered vectors in the noise of a round."""
 
     @abstractmethod
     def remember(self, before: Sequence[np.ndarray], noise_D: np.ndarray) -> list[np.ndarray]:
-        """Return what is remembered after a round: from what was before it, and its noise."""
+        """The remembered vectors after a round, from those before it and its noise."""
 
     @abstractmethod
     def event(
         self, round_: int, probability: float, noise_multiplier: float, *, begins: bool
     ) -> Event:
-        """Return what a release costs; ``begins``: it shares no noise with an earlier one."""
+        """The event of a release; ``begins``: it shares no noise with an earlier one."""
 
     def inverse_T(self, rounds: int) -> np.ndarray:
         """The coefficients of C⁻¹, float64 (T,): how much of z_(t−k) is in the noise of round t."""
@@ -118,6 +118,6 @@ class Workload:
 
 def filtered(row_K: np.ndarray, signal_T: np.ndarray) -> np.ndarray:
     """C⁻¹ times a vector."""
-    from scipy import signal  # dear to import
+    from scipy import signal  # slow to import
 
     return np.asarray(signal.lfilter([1.0], row_K, signal_T))

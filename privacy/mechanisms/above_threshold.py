@@ -1,4 +1,4 @@
-"""AboveThreshold: many yes-or-no questions for the price of one, until the first "no".
+"""AboveThreshold: many yes-or-no queries for the ε of one, until the first "no".
 
 The sparse vector technique (Dwork and Roth 2014, Algorithm 1; Lyu et al. 2017; AUP-RLHF,
 Algorithm 3): a noisy threshold, fresh noise on every query, and an end at the first query that
@@ -12,8 +12,8 @@ claimed.
 An open threshold lives in memory only. A process that starts again opens, and is charged for, a new
 one: nobody could know whether the old one had said "no" just before the crash. In a seeded
 simulation it is the same one again, and is charged once. That is sound only where every query that
-was answered before is asked again with the same value: the ledger does not see queries, so whoever
-asks must have each value refused first if it is another (``beside`` in ``GaussianSum.release``).
+was answered before is asked again with the same value: the ledger does not see queries, so the
+caller must have each value refused first if it is another (``beside`` in ``GaussianSum.release``).
 """
 
 import math
@@ -68,7 +68,7 @@ class AboveThreshold:
 
     @property
     def event(self) -> PureDp:
-        """Return what the whole series costs, however many queries pass."""
+        """The event of the whole series, however many queries pass."""
         return PureDp(self.epsilon)
 
     @property
@@ -82,13 +82,12 @@ class AboveThreshold:
         return (2.0 if self.monotone else 4.0) * self.sensitivity / self.epsilon
 
     def margin(self, failure: float) -> float:
-        """Return how far below the threshold a query must lie to pass with probability ≤
-        ``failure``.
+        """The distance below the threshold at which a query passes with probability ≤ ``failure``.
 
         By symmetry also how far above it must lie to fall with at most that probability. What
         passes is certified to no more than threshold − margin.
         """
-        from scipy import optimize  # dear to import, for this alone
+        from scipy import optimize  # slow to import, only for this
 
         if not 0.0 < failure < 0.5:
             raise ValueError(f"the failure probability must be in (0, 0.5), got {failure}")
@@ -138,7 +137,7 @@ class OpenThreshold:
         self._name, self._source, self._noisy_threshold = name, source, noisy_threshold
 
     def ask(self, value: float, index: int) -> bool:
-        """Return whether the noisy ``value`` is above the noisy threshold; False ends the series.
+        """True if the noisy ``value`` is above the noisy threshold; False ends the series.
 
         ``index`` numbers the queries of the series.
 

@@ -62,12 +62,11 @@ class UserClip:
 
     @property
     def step(self) -> float:
-        """That of the grid on which sums are."""
+        """The step of the grid of sums."""
         return grid.step_for(self.norm)
 
     def sensitivity(self, adjacency: Adjacency) -> float:
-        """Return how far, in ℓ2, the sum of clipped vectors can move between neighbouring data
-        sets."""
+        """The ℓ2 sensitivity of the sum of clipped vectors."""
         return self.norm * adjacency.vectors_changed
 
     def clip_sum(self, grads_BD: torch.Tensor) -> torch.Tensor:
@@ -126,8 +125,7 @@ class UserClip:
             on_each_core(add, len(parts))
 
     def is_valid(self, sum_D: np.ndarray, users: int) -> bool:
-        """Return whether ``sum_D`` can be a sum of ``users`` clipped vectors: finite and short
-        enough."""
+        """True if ``sum_D`` can be a sum of ``users`` clipped vectors: finite and short enough."""
         with np.errstate(over="ignore"):
             length = float(np.linalg.norm(sum_D.astype(np.float64)))
         return math.isfinite(length) and length <= self.norm * users * (1.0 + 1e-5)
@@ -166,7 +164,7 @@ _BLOCKS = 64  # a piece of work for one core
 
 
 def _blocks(stretches_P2: np.ndarray, dimension: int) -> np.ndarray:
-    """Return which blocks of a vector these stretches are in, ascending."""
+    """The blocks of a vector that these stretches touch, ascending."""
     change = np.zeros(dimension // BLOCK + 2, dtype=np.int64)
     begin_P, end_P = stretches_P2[stretches_P2[:, 0] < stretches_P2[:, 1]].T
     np.add.at(change, begin_P // BLOCK, 1)
@@ -192,7 +190,7 @@ def _add_clipped(grads_BD: np.ndarray, norm: float, step: float, steps_D: np.nda
 
 @kernel()
 def _factor(length: float, norm: float, step: float) -> float:
-    """Return what makes a vector at most ``norm`` long, in steps; 0 if it is not finite."""
+    """The factor that shortens a vector to ``norm``, in steps; 0 if its length is not finite."""
     # By a power of two: nothing is rounded.
     return norm / max(norm, length) / step if math.isfinite(length) else 0.0
 
@@ -207,7 +205,7 @@ def _squares(grad_D: np.ndarray, blocks_P: np.ndarray, square_P: np.ndarray) -> 
 
 @kernel()
 def _in_order(square_P: np.ndarray) -> float:
-    """Their sum."""
+    """The sum in a fixed order."""
     total = 0.0
     for p in range(len(square_P)):
         total += square_P[p]
@@ -259,7 +257,7 @@ class NoClip:
         return grads_BD[finite_B].sum(dim=0, dtype=torch.float64).cpu()
 
     def is_valid(self, sum_D: np.ndarray, users: int) -> bool:
-        """Return whether ``sum_D`` is finite."""
+        """True if ``sum_D`` is finite."""
         return bool(np.isfinite(sum_D).all())
 
 
@@ -296,7 +294,7 @@ class ExampleClip:
 
     @property
     def step(self) -> float:
-        """That of the grid on which sums are."""
+        """The step of the grid of sums."""
         return self.as_user.step
 
     def clip_sum(
@@ -316,7 +314,7 @@ class ExampleClip:
         return torch.from_numpy(steps_D * self.step)
 
     def is_valid(self, sum_D: np.ndarray, examples: int) -> bool:
-        """Return whether ``sum_D`` can be a sum of ``examples`` clipped gradients."""
+        """True if ``sum_D`` can be a sum of ``examples`` clipped gradients."""
         with np.errstate(over="ignore"):
             length = float(np.linalg.norm(sum_D.astype(np.float64)))
         return math.isfinite(length) and length <= self.norm * examples * (1.0 + 1e-5)

@@ -1,10 +1,10 @@
 """One secret 64-bit word for each user: SipHash-2-4 of the user's name under a key.
 
 Whether a user takes part in a round is decided by their own word, so it does not change when others
-come, go, move or are numbered otherwise. To whoever does not have the key the words are as good as
-independent and uniform: SipHash is a pseudorandom function (Aumasson & Bernstein 2012), here over
-names that are distinct. Keys come from ``privacy.mechanisms.randomness``: fresh for each draw, or a
-function of the seed.
+come, go, move or are numbered otherwise. Without the key the words are as good as independent and
+uniform: SipHash is a pseudorandom function (Aumasson & Bernstein 2012), here over names that are
+distinct. Keys come from ``privacy.mechanisms.randomness``: fresh for each draw, or a function of
+the seed.
 
 Legend: N users.
 """
@@ -40,7 +40,7 @@ def user_words(key: bytes, names_N: np.ndarray) -> np.ndarray:
 
 
 def bernoulli(words_N: np.ndarray, probability: float) -> np.ndarray:
-    """Return whose coins came up: bool (N,), each true with ``probability`` (to 2⁻⁶⁴, never
+    """One Bernoulli draw per user: bool (N,), each true with ``probability`` (to 2⁻⁶⁴, never
     more)."""
     if probability >= 1.0:
         return np.ones(len(words_N), dtype=bool)

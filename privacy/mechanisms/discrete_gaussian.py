@@ -2,8 +2,8 @@
 
 Noise in floating point is not quite the noise that is accounted for: which of the numbers of a
 float64 can come out depends on what the noise was added to (Mironov 2012). Sums on a grid
-(``privacy.mechanisms.grid``) are whole numbers, and so is this noise: nothing is rounded and
-nothing else can be told from the result (Canonne, Kamath and Steinke 2020). What it costs is in
+(``privacy.mechanisms.grid``) are whole numbers, and so is this noise: nothing is rounded and the
+result reveals nothing else (Canonne, Kamath and Steinke 2020). Its privacy loss is in
 ``privacy.accounting.grid_noise``.
 
 The sampler (OpenDP's ``make_gaussian``) works with exact fractions, at about 100,000 coordinates a
@@ -40,7 +40,7 @@ _LARGEST_SCALE = 2.0**55
 
 
 def installed() -> bool:
-    """Return whether the library that draws the noise is there (the extra ``secure``)."""
+    """True if the library that draws the noise is installed (the extra ``secure``)."""
     return importlib.util.find_spec("opendp") is not None
 
 

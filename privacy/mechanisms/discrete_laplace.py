@@ -2,8 +2,8 @@
 
 P(z) is proportional to exp(−|z|/t) on the whole numbers, for a scale t that is a fraction. Drawn by
 Algorithm 2 of Canonne, Kamath and Steinke 2020 with whole numbers only: no logarithm, no rounding,
-so nothing can be told from last digits (Mironov 2012). A sum of whole numbers that moves by at most
-Δ in total, with noise of scale Δ/ε on each, is (ε, 0)-DP. Meant for a few thousand draws.
+so the last digits reveal nothing (Mironov 2012). A sum of whole numbers that moves by at most Δ in
+total, with noise of scale Δ/ε on each, is (ε, 0)-DP. Meant for a few thousand draws.
 """
 
 import math
@@ -15,7 +15,7 @@ import numpy as np
 def draw(scale: Fraction, coins: np.random.Generator) -> int:
     """One draw of the discrete Laplace distribution of this ``scale``; ValueError if it is not > 0.
 
-    ``coins`` gives uniform bytes; nothing else about it matters.
+    ``coins`` is a source of uniform bytes.
     """
     if scale <= 0:
         raise ValueError(f"the scale of noise must be positive, got {scale}")

@@ -13,8 +13,8 @@ Two figures follow, and neither is the other:
   server's own.
 - *What the server sees* costs the same noise with q = 1 (``against_server``): it draws the cohort,
   so it knows who is in a round. For that every registered node adds its share in every round, asked
-  or not; else the noise would depend on the coins. Coins that nodes toss for examples (els) stay
-  unknown to it, and go on counting.
+  or not; otherwise the noise would depend on the sampling. Nodes' own sampling of examples (els)
+  stays unknown to it, and still amplifies.
 
 A share alone proves nothing: what holds is what ``parties`` honest nodes add. Noise that others add
 beyond it, or in place of honest noise, is independent of the honest nodes' and changes nothing.
@@ -124,8 +124,8 @@ class NodeNoise:
         return result
 
     def in_users(self, nodes: int, shapes: Mapping[str, tuple[int, ...]]) -> int:
-        """Return how many users' parts the noise of so many nodes may be as long as, but for
-        e^−50."""
+        """A bound on the length of the noise of these nodes, in users' clip norms, except with
+        probability e^−50."""
         shares = math.sqrt(max(nodes, self.parties) / self.parties)
         return math.ceil(
             max(
@@ -138,7 +138,7 @@ class NodeNoise:
 def node_noise(
     noise: "DistributedNoise | discrete_gaussian.DiscreteNoise | None", sums: Mapping[str, NoisySum]
 ) -> NodeNoise | None:
-    """Return what nodes add to these sums, if ``noise`` is theirs to add."""
+    """The noise that nodes add to these sums; None if they add none."""
     return NodeNoise(noise.parties, sums) if isinstance(noise, DistributedNoise) else None
 
 
@@ -171,8 +171,7 @@ def with_share(
 def against_server(
     charges: Mapping[Event, int], honest: int | None = None
 ) -> dict[Event, int] | None:
-    """Return what the server itself sees of a run with these charges; None where noise is not in
-    shares.
+    """The events of a run as the server sees it; None where noise is not in shares.
 
     ``honest`` is how many nodes at least add their shares honestly and stay; None: as many as the
     noise is made for. More than those count for nothing.
@@ -196,7 +195,7 @@ def _seen(event: Event, honest: int | None) -> Event | None:
     noise = event.event.noise_multiplier * less
     changed: dict[str, float] = {"noise_multiplier": noise}
     if isinstance(event.event, PoissonGaussian):
-        changed["probability"] = 1.0  # the server tossed these coins
+        changed["probability"] = 1.0  # the server drew this sample
     return dataclasses.replace(
         event, event=dataclasses.replace(event.event, **changed), parties=there
     )

@@ -55,7 +55,7 @@ def check_room(vectors: int, norm: float, step: float) -> None:
 
 
 def short(vectors: float) -> bool:
-    """Return whether a sum of so many vectors, or counts, fits 32 bits whatever they are."""
+    """True if a sum of so many vectors, or counts, always fits into 32 bits."""
     return vectors * 2 ** (PRECISION + 1) < 2**31
 
 

@@ -1,15 +1,16 @@
-"""What a secret hold-out saves: every user is either in the run, or what is measured on, by a coin.
+"""The privacy gain of a secret hold-out: a random assignment puts every user either into training
+or into the test.
 
-Where users are held out by coins of their own, secret and independent of all data, nobody is
-exposed to both: with probability h (the share) a user contributes to what is said of held-out users
-and to nothing else, with 1 − h to the run and to nothing else. What is said of held-out users all
-together is (ε_H, 0)-DP. It may depend on what the run released before.
+Each user is held out by a Bernoulli draw of their own, secret and independent of all data, so
+nobody is exposed to both: with probability h (the share) a user contributes only to the figures
+about held-out users, with 1 − h only to the run. All these figures together are (ε_H, 0)-DP. They
+may depend on earlier releases of the run.
 
-**A user who comes or goes.** Fix the coins of all others: they are the same in both worlds, and the
+**A user who comes or goes.** Fix the draws of all others: they are the same in both worlds, and the
 hockey-stick divergence H_α is jointly convex, so the worst of them bounds their mixture. Let ρ₁, ρ₀
-be the run's outputs with and without the user, η₁, η₀ what is then said of held-out users. With the
-user an observer sees P = (1−h) ρ₁η₀ + h ρ₀η₁, without them Q = ρ₀η₀. With X = ρ₁/ρ₀ and Y = η₁/η₀
-the likelihood ratio is (1−h)X + hY, and
+be the run's outputs with and without the user, η₁, η₀ the figures about held-out users that follow.
+With the user an observer sees P = (1−h) ρ₁η₀ + h ρ₀η₁, without them Q = ρ₀η₀. With X = ρ₁/ρ₀ and
+Y = η₁/η₀ the likelihood ratio is (1−h)X + hY, and
 
     H_α(P‖Q) = E_Q ((1−h)X + hY − α)₊ + (1−h)·(mass of ρ₁ where ρ₀ has none)
     H_α(Q‖P) = E_Q (1 − α(1−h)X − αhY)₊
@@ -32,7 +33,7 @@ by the run's own worst pair beside randomized response.
 X = x_g X_g with x_g between e^−ε_m and e^ε_m. In the first line that leaves x_g H_{a/x_g} and in
 the second H_{a x_g}, so with δ_g(log a − ε_m) in place of the run's δ both hold on average over g,
 and so if they are at most δ for each g: which is how what follows a choice is calibrated. *Parts*
-(``composition.by_part``): users trained on are divided by one more coin, and the largest δ of
+(``composition.by_part``): users trained on are divided at random once more, and the largest δ of
 the parts will do, by joint convexity.
 
 *Where only a point of the run's curve is known*, say (ε_R, δ/(1−h)), the whole is (ε, δ)-DP with
@@ -41,16 +42,16 @@ Q ≤ w(e^ε_R ρ₁η₀ + δ/(1−h)) + (1−w) e^ε_H ρ₀η₁ for every w:
 1−w to h e^−ε_H, that is the harmonic mean of e^ε_R and e^ε_H times P, which is at most the
 arithmetic one, plus wδ/(1−h), and w ≤ 1−h as long as ε_H ≤ ε_R. If not, (ε_R, δ) gives the same.
 
-**A user who is replaced** is held out in both worlds or in neither. Given the coins one of the two
-factors is the same on both sides, so the whole costs as much as the dearer of them, and that holds
-even against who knows the coins.
+**A user who is replaced** is held out in both worlds or in neither. Given the draws one of the two
+factors is the same on both sides, so the whole costs as much as the larger of them, and that holds
+even against an attacker who knows the draws.
 
-**Several runs** toss coins of their own. The pair (P, Q) is post-processing of one without a coin,
-(ρ₁η₁, ρ₀η₀): toss it, and draw anew, without the user, what does not apply. So runs are composed as
-if everybody were exposed to both halves (``composition.of_several_runs``).
+**Several runs** draw independently. The pair (P, Q) is post-processing of one without a draw,
+(ρ₁η₁, ρ₀η₀): make the draw, and sample anew, without the user, the factor that does not apply. So
+runs are composed as if everybody were exposed to both halves (``composition.of_several_runs``).
 
-What it rests on: coins, who was asked what, and exact figures about held-out users, how many there
-are among them, stay secret.
+It assumes that these stay secret: the draws, which users were asked what, and exact figures about
+held-out users, their number included.
 """
 
 import hashlib
@@ -70,7 +71,7 @@ Profile = Callable[[float], float]
 
 #: The largest ε of held-out users that is accounted for, as of any pure event.
 MOST_EPSILON = 500.0
-#: Down to this share the probability of a 64-bit coin is the share exactly (``bar``).
+#: Down to this share the probability of a 64-bit draw is the share exactly (``bar``).
 LEAST_SHARE = 2.0**-11
 #: More than what rounding takes from a sum or a product of a few exponentials, relatively.
 _ROUNDED = 16.0 * 2.0**-53
@@ -78,10 +79,11 @@ _ROUNDED = 16.0 * 2.0**-53
 
 @dataclass(frozen=True)
 class HoldOut:
-    """Users are held out by coins of probability ``share``, and figures about them are released.
+    """Each user is held out with probability ``share``, and figures about held-out users are
+    released.
 
-    All figures about them together are (``epsilon``, 0)-DP; 0 while nothing is said of them. All
-    other events beside it are about users who are not held out. What it costs depends on these:
+    All figures about them together are (``epsilon``, 0)-DP; 0 while there are none. All other
+    events beside it are about users who are not held out. What it costs depends on these:
     ``accounting.epsilon`` knows, by ``mixed_delta``.
     """
 
@@ -102,17 +104,17 @@ class HoldOut:
 
     @property
     def coins(self) -> "HoldOut":
-        """The coins alone, before anything is said of held-out users."""
+        """The assignment alone, before any figure about held-out users."""
         return replace(self, epsilon=0.0)
 
     @property
     def charges(self) -> dict[Event, int]:
-        """Return what a run charges: the coins before anything else, the figures at its end."""
+        """The charges of a run: for the assignment at its start, for the figures at its end."""
         return {self.coins: 1, self: 1}
 
     @property
     def alone(self) -> float:
-        """Return what being held out costs by itself: log(1 − h + h e^ε_H)."""
+        """The ε of being held out: log(1 − h + h e^ε_H)."""
         return math.log1p(self.share * math.expm1(self.epsilon))
 
     def delta_alone(self, epsilon: float) -> float:
@@ -122,14 +124,13 @@ class HoldOut:
         return -math.expm1(epsilon - self.epsilon) / (1.0 + math.exp(-self.epsilon))
 
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
-        """Return what it costs a user who is held out for certain: randomized response at worst."""
+        """The loss of a user who is surely held out: that of randomized response at worst."""
         del adjacency
         return (DiscretePMF.worst(self.epsilon, 0.0, interval),)
 
 
 def usual(share: float, epsilon: float, adjacency: Adjacency, given: float = 0.0) -> HoldOut:
-    """Return how a run of this ``epsilon`` holds users out; ``given`` is what figures may cost, or
-    0.
+    """The default hold-out of a run of this ``epsilon``; ``given`` is the ε of its figures, or 0.
 
     Unless it is given, what is said of held-out users costs half of epsilon, which leaves nearly
     all of what the secret hold-out saves to the run; where users are replaced it costs all of
@@ -140,7 +141,7 @@ def usual(share: float, epsilon: float, adjacency: Adjacency, given: float = 0.0
 
 
 def charges_of(hold_out: HoldOut | None) -> dict[Event, int]:
-    """Return what a hold-out charges beside a run; nothing where nobody is held out."""
+    """The charges of a hold-out beside the run's; none without a hold-out."""
     return hold_out.charges if hold_out else {}
 
 
@@ -150,12 +151,11 @@ def bar(share: float) -> int:
 
 
 def held_out(user_keys_N: np.ndarray, share: float, key: bytes) -> np.ndarray:
-    """Return whose coins say that they are held out: bool (N,), each true with probability
-    ``share``.
+    """True for each user who is held out: bool (N,), each with probability ``share``.
 
-    A coin is a keyed hash (BLAKE2b) of the user's 64-bit name, so it is the same whoever else is
-    there and whenever it is asked for. ``key``, 32 bytes, is the secret of the hold-out and of
-    nothing else: whoever knows it knows who is held out.
+    A draw is a keyed hash (BLAKE2b) of the user's 64-bit name, so it depends neither on other users
+    nor on time. ``key``, 32 bytes, is the secret of the hold-out and of nothing else: it reveals
+    who is held out.
     """
     if len(key) != 32:
         raise ValueError(f"the key of a hold-out has 32 bytes, not {len(key)}")
@@ -193,7 +193,8 @@ def check_one_run(held: Iterable[tuple[HoldOut, int]]) -> None:
 
 
 def together(held: Iterable[tuple[HoldOut, int]]) -> HoldOut | None:
-    """All that one run says of held-out users as one event: releases about the same users add up.
+    """All figures of one run about held-out users as one event: releases about the same users add
+    up.
 
     None where they add up to more than is accounted for. ``held`` is not empty.
     """

@@ -18,13 +18,12 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.noisy_sum import fingerprint
 from murmuration.privacy.mechanisms.randomness import Randomness
 
-#: Largest number of judgements in each bucket; whoever has more is in the last one.
+#: Largest number of judgements in each bucket; users with more are in the last one.
 GRID = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 
 
 def histogram(counts_U: np.ndarray) -> np.ndarray:
-    """Return how many users are in each bucket of ``GRID``, (J,) float64; each user is in exactly
-    one."""
+    """The number of users in each bucket of ``GRID``, (J,) float64; each user is in exactly one."""
     buckets_U = np.searchsorted(GRID[:-1], counts_U)
     return np.bincount(buckets_U, minlength=len(GRID)).astype(np.float64)
 

@@ -1,4 +1,4 @@
-"""Where an exact sum becomes a noisy one.
+"""Charge a sum, and add noise to it.
 
 ``GaussianSum`` (whole users) and ``ExampleSum`` (single examples) are the plan of a round as one
 object: what is sampled, how it is clipped, how much noise is added, what it costs, and under which
@@ -72,12 +72,12 @@ class GaussianSum:
 
     @property
     def event(self) -> Event:
-        """Return what one release costs."""
+        """The event of one release."""
         event = PoissonGaussian(self.sampler.probability, self.noise_multiplier)
         return self.discrete.charged(event) if self.discrete else event
 
     def charges(self, rounds: int) -> dict[Event, int]:
-        """Return what so many rounds cost."""
+        """The charges of ``rounds`` rounds."""
         return {self.event: rounds}
 
     def release(
@@ -106,16 +106,16 @@ class GaussianSum:
 
 @dataclass(frozen=True)
 class ExampleSum:
-    """The Gaussian mechanism on sums of clipped examples, each sampled by a coin of its own.
+    """The Gaussian mechanism on sums of clipped examples, each sampled independently.
 
-    Releases Σ clip(v_e) + N(0, (σC)² I) over the examples e whose coins came up, where C is the
-    clip norm of an *example*. To average, divide by a constant fixed beforehand.
+    Releases Σ clip(v_e) + N(0, (σC)² I) over the sampled examples e, where C is the clip norm of an
+    *example*. To average, divide by a constant fixed beforehand.
 
     Formal guarantee: for the whole user, one release is the event ``self.event``, provided that
-    every user has at most ``group_size`` examples, the same in all rounds, that each is in by an
-    independent coin of probability ``probability``, and that each passed through ``clip``. With
-    ``event_kind`` a mixture (Charles et al. 2024, Theorem 1) under add-remove and zero-out only;
-    by group privacy, which costs more, under all four relations.
+    every user has at most ``group_size`` examples, the same in all rounds, that each is sampled
+    independently with ``probability``, and that each passed through ``clip``. With ``event_kind`` a
+    mixture (Charles et al. 2024, Theorem 1) under add-remove and zero-out only; by group privacy,
+    which costs more, under all four relations.
     """
 
     probability: float
@@ -142,7 +142,7 @@ class ExampleSum:
 
     @property
     def event(self) -> Event:
-        """Return what one release costs."""
+        """The event of one release."""
         event = self.event_kind(self.noise_multiplier, self.group_size, self.probability)
         # The theorem that is found with discrete noise is of mixtures.
         return self.discrete.charged(cast(MixtureGaussian, event)) if self.discrete else event
@@ -364,7 +364,7 @@ class JointSum:
 
     @property
     def event(self) -> Event:
-        """Return what one release of both costs."""
+        """The event of one release of both."""
         effective = joint_noise_multiplier(self.noise_multiplier, self.count_noise)
         event = PoissonGaussian(self.sampler.probability, effective)
         return self.discrete.charged(event) if self.discrete else event

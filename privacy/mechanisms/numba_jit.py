@@ -24,7 +24,7 @@ class Kernel:
         self._options = options
 
     def __call__(self, *arguments: Any) -> Any:
-        """Return what the function gives, by compiled code."""
+        """Call the compiled function."""
         return self.dispatcher(*arguments)
 
     @cached_property

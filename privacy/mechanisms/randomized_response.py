@@ -1,19 +1,19 @@
-"""Randomized response: a label is told truly, or replaced, by coins of its owner.
+"""Randomized response: the owner keeps a label or replaces it, at random.
 
 Of K possible answers the true one is kept with probability e^ε/(e^ε + K − 1), and otherwise one of
-the others is told, each as likely (label-dp-reward-estimation, eq. 2 and 11; Warner 1965). For two
-answers the flip probability is 1/(e^ε + 1).
+the others is reported, each as likely (label-dp-reward-estimation, eq. 2 and 11; Warner 1965). For
+two answers the flip probability is 1/(e^ε + 1).
 
 Decisions:
-- Coins are exact. One uniform 64-bit word decides a label by integer comparisons: each false answer
+- Draws are exact. One uniform 64-bit word decides a label by integer comparisons: each false answer
   owns t = ⌈2⁶⁴/(e^ε + K − 1)⌉ words, computed with 60 decimal digits, the truth the rest. Rounding
   up never lowers a flip probability, so the promise holds to the last bit; it raises it by less
   than (K − 1)·2⁻⁶⁴.
-- A tie is settled first, by a fair coin among the best, and then randomized like any label. For the
+- A tie is broken first, uniformly among the best, and then randomized like any label. For the
   channel a tie is then a mixture of its rows, which has ratios no larger than theirs, and the
-  expected soft label of a tie is the even one. To drop ties would tell who had none to prefer.
-- What is promised is fixed before the first coin (``LabelPromise``): a user's budget is split
-  evenly over the labels that they may ever tell; with a δ by exact composition.
+  expected soft label of a tie is the even one. Dropping ties would reveal them.
+- The promise is fixed before the first draw (``LabelPromise``): a user's budget is split evenly
+  over all labels that they may ever send; with a δ by exact composition.
 
 The guarantee is for labels: prompts, responses, and how many judgements somebody gave are public
 (adjacency ``replace-labels``).
@@ -31,7 +31,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy import special
 
-#: Weaker labels than this say nothing, and integer coins could not tell them from fair ones.
+#: Weaker labels say nothing, and integer draws could not distinguish them from uniform ones.
 SMALLEST_EPSILON = 1e-9
 #: An answer travels in a byte.
 MOST_CHOICES = 255
@@ -63,12 +63,12 @@ class RandomizedResponse:
 
     @cached_property
     def words(self) -> int:
-        """t: how many of 2⁶⁴ words tell each one of the false answers."""
+        """t: the number of words, out of 2⁶⁴, for each false answer."""
         return _words(self.epsilon, self.choices)
 
     @property
     def flip_probability(self) -> float:
-        """Return how likely the answer is not the true one, (K − 1)·t·2⁻⁶⁴."""
+        """The probability that the answer is not the true one, (K − 1)·t·2⁻⁶⁴."""
         return (self.choices - 1) * self.words / _WORDS
 
     def matrix(self) -> np.ndarray:
@@ -78,7 +78,7 @@ class RandomizedResponse:
         return told
 
     def answer(self, truth_R: np.ndarray, words_R: np.ndarray) -> np.ndarray:
-        """Labels to tell for true ones in 0…K − 1, by independent uniform uint64 words; (R,) int64.
+        """Randomize labels in 0…K − 1 by independent uniform uint64 words; (R,) int64.
 
         Raises:
             ValueError: a label that is no place among K answers.
@@ -111,14 +111,14 @@ def _words(epsilon: float, choices: int) -> int:
 
 @dataclass(frozen=True)
 class LabelPromise:
-    """The promise of somebody's randomized labels, fixed before the first of them is told.
+    """The promise of a user's randomized labels, fixed before the first of them is sent.
 
-    All labels a user ever tells are (ε, δ)-DP together: as many as they had when they were first
-    asked, or ``cap``, each with an even share of the budget.
+    All labels that a user ever sends are (ε, δ)-DP together: as many as they had when they were
+    first asked, or ``cap``, each with an even share of the budget.
 
     Attributes:
         epsilon: of all labels of a user together.
-        cap: the most labels a user ever tells, G; 0: as many as they have when they are first
+        cap: the most labels a user ever sends, G; 0: as many as they have when they are first
             asked.
         delta: 0 for a pure promise.
     """
@@ -137,17 +137,17 @@ class LabelPromise:
         _ = RandomizedResponse(self.per_label(max(self.cap, 1)))
 
     def most(self, given: int) -> int:
-        """Return how many labels a user may ever tell who has ``given`` at first."""
+        """The most labels that a user who has ``given`` at first may ever send."""
         return self.cap or given
 
     def per_label(self, labels: int) -> float:
-        """ε of each label of a user who may ever tell ``labels``, as ``most`` has it."""
+        """ε of each label of a user who may ever send ``labels`` labels, as ``most`` returns."""
         if labels < 1:
             raise ValueError(f"a budget is split over at least one label, not over {labels}")
         return per_label_epsilon(self.epsilon, labels, self.delta)
 
     def spent(self, per_label: float, told: int) -> float:
-        """ε, at this promise's δ, of all ``told`` labels of a user together."""
+        """ε, at this promise's δ, of ``told`` labels of a user together."""
         return composed_epsilon(per_label, told, self.delta)
 
     def to_config(self) -> dict[str, float | int]:
@@ -179,7 +179,7 @@ def composed_delta(per_label: float, labels: int, epsilon: float) -> float:
     and δ is the hockey-stick divergence. With more answers it is an upper bound: whatever is
     (ε₀, 0)-DP is post-processing of the binary mechanism (Kairouz, Oh and Viswanath 2015).
     """
-    from scipy import stats  # dear to import, for this alone
+    from scipy import stats  # slow to import, only for this
 
     if labels == 0:
         return 0.0
@@ -230,7 +230,7 @@ def _wary(delta: float) -> float:
     return delta * (1 - 1e-9)
 
 
-# Labels that were told through randomized response, with what is known of their coins.
+# Labels after randomized response, with their flip probabilities.
 #
 # Legend: U users, N labels.
 
@@ -243,7 +243,7 @@ class ToldLabels:
         start_U: int64, U + 1 offsets; a user may have none.
         items_N: uint64, what each label is about (``preference.data.public_items``), ascending for
             a user; one that recurs was judged several times.
-        answers_N: int64, the answer told: a place among the responses in canonical order.
+        answers_N: int64, the randomized answer: a place among the responses in canonical order.
         choices_N: int64, how many responses there were.
         per_label_U: float64, ε of each label of a user.
 

@@ -1,4 +1,4 @@
-"""Where every random draw comes from: a function of (seed, purpose, round, user), or the system.
+"""Random draws: a function of (seed, purpose, round, user), or of the operating system.
 
 A seeded run is a simulation. Each draw is keyed by what it is *for*, never by how many draws came
 before it, so grouping users differently, processing them in another order or resuming after a crash
@@ -23,8 +23,8 @@ import numpy as np
 def user_key(user_id: str, salt: bytes = b"") -> int:
     """A 64-bit name for a user that depends on their id alone, not on their place in a file.
 
-    With a salt (up to 64 bytes) it can be compared within one run only. Whoever knows the salt can
-    test guesses of an id: it serves to find a user hosted twice, it is not a pseudonym.
+    With a salt (up to 64 bytes) it can be compared within one run only. With the salt one can test
+    guesses of an id: it serves to find a user hosted twice, it is not a pseudonym.
     """
     digest = hashlib.blake2b(user_id.encode(), digest_size=8, key=salt).digest()
     return int.from_bytes(digest, "little")
@@ -50,11 +50,11 @@ class Randomness:
 
     @property
     def seeded(self) -> bool:
-        """Return whether draws can be repeated."""
+        """True if draws can be repeated."""
         return self.seed is not None
 
     def again(self, draw: int) -> "Randomness":
-        """Return where the draws come from of a round that was drawn so many times before."""
+        """The randomness of a round that was drawn ``draw`` times before."""
         return replace(self, draw=draw)
 
     def key(self, purpose: str, *index: int) -> bytes:
@@ -67,7 +67,7 @@ class Randomness:
 
     def stream(self, purpose: str, *index: int) -> np.random.Generator:
         """A generator for one purpose (and round, and attempt, …), over ChaCha20 with 20 rounds."""
-        from randomgen import ChaCha  # whoever only plans draws nothing
+        from randomgen import ChaCha  # plans draw nothing
 
         chacha = ChaCha(key=int.from_bytes(self.key(purpose, *index), "little"))
         return np.random.Generator(chacha)  # pyright: ignore[reportArgumentType]

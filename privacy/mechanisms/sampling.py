@@ -1,5 +1,5 @@
-"""Cohorts: by a coin of every user in each round (Poisson), or by coins of a group of users whose
-turn it is.
+"""Cohorts by Poisson sampling: of all users in each round, or of the group of users whose turn it
+is.
 
 The accountant's amplification by sampling holds for exactly these draws. A shuffled or fixed-size
 cohort is another event, a cohort that is redrawn because it was small or because somebody dropped
@@ -21,8 +21,8 @@ from murmuration.privacy.theorems import Participation
 class PoissonSampler:
     """Independent Bernoulli(``probability``) inclusion of each user.
 
-    The probability is a public constant fixed before any data is looked at. Who was drawn, and how
-    many, must stay secret: against somebody who sees it there is no amplification.
+    The probability is a public constant fixed before any data is looked at. The cohort, and its
+    size, must stay secret: against somebody who sees it there is no amplification.
     """
 
     participation: ClassVar[Participation] = Participation.POISSON
@@ -38,9 +38,8 @@ class PoissonSampler:
     def draw(self, names_N: np.ndarray, source: Randomness, round_: int) -> np.ndarray:
         """Places (ascending, int64) of the sampled among users of these distinct 64-bit names.
 
-        Each user's coin is a function of their own name and of a key that nobody else sees, fresh
-        or, with a seed, of this round: who else is sampled does not change when a user comes, goes,
-        moves or changes.
+        Each user's draw is a function of their own name and of a secret key, fresh or, with a seed,
+        of this round: when a user comes, goes, moves or changes, the draws of others stay.
         """
         key = source.key("cohort", round_)
         return np.flatnonzero(bernoulli(user_words(key, names_N), self.probability))
@@ -78,12 +77,13 @@ _GROUPS = b"groups of users, which take turns"
 
 @dataclass(frozen=True)
 class CyclicSampler:
-    """Coins of the users of one of so many ``groups``, which take turns from round to round.
+    """Poisson sampling within one of ``groups`` groups of users, which take turns from round to
+    round.
 
-    Who is in which group depends on one's own name alone, is the same in all rounds and may be
-    known. Coins are as in ``PoissonSampler``, and as secret: those of a group are tossed every so
-    many rounds, and come up so much more often that ``probability`` of all users are in a round, on
-    average. With a probability of one in so many groups everybody of a group is in, by no coin.
+    A user's group depends on their own name alone, is the same in all rounds and may be known.
+    Sampling within a group is as in ``PoissonSampler``, and as secret; its probability is
+    ``groups`` times as large, so that ``probability`` of all users are in a round, on average. If
+    that is one, everybody in the group takes part.
     """
 
     participation: ClassVar[Participation] = Participation.TURNS
@@ -102,7 +102,7 @@ class CyclicSampler:
 
     @property
     def of_group(self) -> PoissonSampler:
-        """Return the coins of those whose turn it is."""
+        """The sampler within the group whose turn it is."""
         return PoissonSampler(min(1.0, self.groups * self.probability))
 
     def group(self, round_: int) -> int:

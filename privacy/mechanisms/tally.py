@@ -1,4 +1,4 @@
-"""What is said of held-out users: how often the model is right, and for whom, with pure privacy.
+"""Figures about held-out users, with pure privacy: how often the model is right, and for whom.
 
 Each held-out user is one count in a histogram, at the share of their judgements that the model gets
 right (``privacy.user_histogram``). From it the accuracy *by user* is read and that of
@@ -29,7 +29,7 @@ from murmuration.privacy.user_histogram import ACCURACIES, Spread
 
 #: A user's whole weight, in steps of the grid.
 STEPS = 2**20
-#: Nats a token; whoever's texts are less likely counts with so many.
+#: Nats per token; a user whose texts are less likely counts with so many.
 LOSS_BOUND = 12.0
 #: Below so many standard deviations of its noise, a number of users is no number to divide by.
 _CLEAR = 2.5
@@ -42,7 +42,7 @@ _LOSS = slice(len(ACCURACIES.knots), None)
 
 @dataclass(frozen=True)
 class Measured:
-    """Accuracy by user, and the mean loss by user where it is told; what noise and luck can do.
+    """Accuracy by user, and the mean loss by user if it is released, with their errors.
 
     Attributes:
         accuracy: mean over held-out users of the share that the model gets right.
@@ -63,7 +63,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Tally:
-    """Which figures about held-out users there are, as sums over bounded contributions.
+    """The figures about held-out users, as sums over bounded contributions.
 
     ``loss`` says whether the model says the next token, so that there is a loss.
 
@@ -80,7 +80,7 @@ class Tally:
 
     @property
     def weight(self) -> int:
-        """Return what a user counts by accuracy, in steps; as much again is for the loss."""
+        """A user's weight for accuracy, in steps; the loss has the same weight."""
         return STEPS // 2 if self.loss else STEPS
 
     def contribution(self, share: float, loss: float = math.nan) -> np.ndarray:
@@ -97,7 +97,7 @@ class Tally:
         return part_F
 
     def is_valid(self, sum_F: np.ndarray, users: int) -> bool:
-        """Return whether so many users can have produced a node's sums."""
+        """True if ``users`` users can have produced a node's sums."""
         if not (np.isfinite(sum_F).all() and (sum_F >= 0.0).all() and (sum_F % 1.0 == 0.0).all()):
             return False
         counted, left = divmod(float(sum_F[_RIGHT].sum()), self.weight)
@@ -136,9 +136,9 @@ class TallyRelease:
     Δ/ε on each sum, Δ being what one user can move them by in total.
 
     Attributes:
-        event: what is charged: that of users whom coins held out of a run.
+        event: the hold-out that is charged.
         adjacency: the relation between neighbouring data sets.
-        tally: which figures there are.
+        tally: the figures.
     """
 
     event: HoldOut

@@ -2,8 +2,8 @@
 
 - A key pair is X25519. What two parties agree on goes through HKDF-SHA256 with a label that names
   the purpose, the session and both parties, so no key serves twice.
-- A mask is the key stream of ChaCha20 under a full 256-bit key that is used for that mask alone
-  (so the nonce can be zero), read as 64-bit numbers: uniform modulo 2⁶⁴ to whoever lacks the key.
+- A mask is the key stream of ChaCha20 under a full 256-bit key that is used for that mask alone (so
+  the nonce can be zero), read as 64-bit numbers: uniform modulo 2⁶⁴ without the key.
 - Shares travel under ChaCha20-Poly1305 with a key for one direction of one pair in one session;
   the label is authenticated too, so a share that was altered, or sent to or from somebody else, or
   in another session, does not open.
@@ -76,7 +76,7 @@ def commitment(secret: bytes) -> bytes:
 
 
 def seal(key: bytes, text: bytes, label: bytes) -> bytes:
-    """``text`` for whoever has the key; a key seals one text only."""
+    """Encrypt ``text``; a key seals one text only."""
     return ChaCha20Poly1305(key).encrypt(_NONCE, text, label)
 
 

@@ -4,15 +4,15 @@ Source: Bonawitz et al. 2017, Protocol 1, in its semi-honest form (no signatures
 check). Four steps, each at most once and in this order:
 
 1. ``Party.begin``: two fresh key pairs, one for sealing shares and one for masks.
-2. ``share``: told everybody's public keys, a random seed of its own and its private masking key are
-   each split among all parties, and the shares sealed, one for each.
+2. ``share``: given everybody's public keys, a random seed of its own and its private masking key
+   are each split among all parties, and the shares sealed, one for each.
 3. ``receive``: the shares that the others sealed for it. ``mask``: the vector, modulo 2⁶⁴, plus the
    mask of its seed, plus a mask for each other party that shared, which the two have agreed on and
    one of them subtracts.
 4. ``unmask``: of a party whose vector arrived a share of its seed, of one whose vector did not a
    share of its key. Never both of the same party: with both its vector would lie open.
 
-Formal guarantee: whoever sees all messages and is in league with fewer than ``threshold`` parties
+Formal guarantee: an observer of all messages who colludes with fewer than ``threshold`` parties
 learns the sum of the other parties' vectors and nothing else about them (Bonawitz et al. 2017,
 Theorem 6.3), if the server follows the protocol and the primitives are what they are taken for. It
 says nothing about the sum itself. A party trusts the server to pass on everybody's true keys: one
@@ -20,13 +20,14 @@ that invents parties, or keys of parties, sees through the masks.
 
 Keys live for one session: masks cannot repeat, and what was sealed in one session opens in no
 other. All keys are bound to what the session is about and to its whole roster (``bound``): where
-parties were told different things, the shares of one do not open at the other, and nothing is
-shown. A party refuses a session of fewer than ``LEAST_PARTIES``, and an unmasking for fewer than
-``threshold(parties)``, which is more than two thirds, or for fewer than it was told are enough: as
-many shares open its seed. Parties do not compare of whose vectors they were told. Each shows one
-share of a party, that of its seed or of its key, and who is in league with the server both: so one
-vector can be opened alone by m + threshold(P) − P of these, where m shares open its seed. If
-parties signed the list before, and showed shares for one with m signatures, it would be no more.
+parties got different rosters or subjects, the shares of one do not open at the other, and nothing
+is shown. A party refuses a session of fewer than ``LEAST_PARTIES``, and an unmasking for fewer than
+``threshold(parties)``, which is more than two thirds, or for fewer than the number that it was
+given: as many shares open its seed. Parties do not compare whose vectors are said to have arrived.
+Each shows one share of a party, that of its seed or of its key; one that colludes with the server
+shows both: so one vector can be opened alone by m + threshold(P) − P of these, where m shares open
+its seed. If parties signed the list before, and showed shares for one with m signatures, it would
+be no more.
 
 Legend: L numbers of a vector, P parties.
 """
@@ -40,7 +41,7 @@ import numpy as np
 
 from murmuration.privacy.secure_aggregation import crypto, shamir
 
-#: In a smaller company, whoever knows their own vectors knows too much of the others'.
+#: With fewer, a party's own vector reveals too much of the others'.
 LEAST_PARTIES = 3
 #: Every party agrees on a key with every other: beyond this a session takes minutes.
 MOST_PARTIES = 1000
@@ -55,11 +56,12 @@ _BYTES = "session", "sealing", "masking", "seed", "about", "bound"
 
 
 class ProtocolError(ValueError):
-    """A step that is out of order, or a message that does not fit the session; nothing was told."""
+    """A step that is out of order, or a message that does not fit the session; nothing was
+    revealed."""
 
 
 def threshold(parties: int) -> int:
-    """Return how many of ``parties`` must stay to the end; one less may be in league with the
+    """The number of ``parties`` that must stay to the end; one fewer may collude with the
     server."""
     return 2 * parties // 3 + 1
 
@@ -121,7 +123,7 @@ class Party:
 
     @property
     def public(self) -> PublicKeys:
-        """Its public keys."""
+        """The public keys."""
         return PublicKeys(crypto.public_key(self.sealing), crypto.public_key(self.masking))
 
     def share(
@@ -261,7 +263,7 @@ class Party:
 
     @property
     def _enough(self) -> int:
-        """Return how many parties must be in the sum."""
+        """The least number of parties in the sum."""
         return max(self.least, threshold(len(self.roster)))
 
     def _next(self, after: int) -> None:
@@ -284,8 +286,7 @@ class Party:
 
 
 def bound(session: bytes, about: bytes, roster: Sequence[PublicKeys]) -> bytes:
-    """Return what every key of a session is bound to: its name, what it is about, and all its
-    parties."""
+    """The hash that binds every key of a session to its name, its subject and all its parties."""
     keys = b"".join(entry.sealing + entry.masking for entry in roster)
     return hashlib.sha256(b"murmuration secure sum 2\x00" + session + about + keys).digest()
 

@@ -43,7 +43,7 @@ class Session:
 
     @property
     def threshold(self) -> int:
-        """Return how many parties must stay to the end."""
+        """The number of parties that must stay to the end."""
         return threshold(len(self.roster))
 
 

@@ -1,11 +1,11 @@
-"""Shamir's secret sharing of 32 bytes: any ``threshold`` shares tell all, fewer tell nothing.
+"""Shamir's secret sharing of 32 bytes: any ``threshold`` shares reveal all, fewer nothing.
 
 A secret is the constant term of a random polynomial of degree ``threshold`` − 1 over the integers
 modulo a prime just above 2²⁵⁶; share x is its value at x = 1, 2, …. Fewer than ``threshold`` values
 fit every secret equally well, whatever computing power is used (Shamir 1979). Coefficients come
 from the operating system.
 
-Nothing here notices a share that was altered: whoever joins shares must be able to tell the right
+Nothing here notices a share that was altered: the caller must be able to distinguish the right
 secret from a wrong one (a public key, a hash of it).
 """
 

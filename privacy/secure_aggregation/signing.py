@@ -1,4 +1,4 @@
-"""Who says so: Ed25519 signatures, from the primitives of ``cryptography``.
+"""Ed25519 signatures, from the primitives of ``cryptography``.
 
 A key pair stands for one owner's agent, for good. What is signed begins with a label that names the
 purpose, so that a word given for one thing cannot be used for another.

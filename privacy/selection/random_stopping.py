@@ -1,9 +1,9 @@
-"""What it costs to run candidates a random number of times and release the best alone.
+"""The cost of running a random number of candidates and releasing only the best.
 
-Each of K candidates is an independent run of one mechanism Q, with fresh coins, that releases a
-setting, a model and a score; the greatest by a fixed total order of these (the score, then a random
-tag) is released and nothing else, K included, is. Let Q have divergences D_λ, for neighbours in
-either order, and K a ``StoppingTime``. Then what is released has, for every λ > 1 and λ̂ ≥ 1,
+Each of K candidates is an independent run of one mechanism Q, with fresh randomness, that releases
+a setting, a model and a score; the greatest by a fixed total order of these (the score, then a
+random tag) is released and nothing else, K included, is. Let Q have divergences D_λ, for neighbours
+in either order, and K a ``StoppingTime``. Then what is released has, for every λ > 1 and λ̂ ≥ 1,
 
     D'_λ ≤ D_λ + (1 + η) ((1 − 1/λ̂) D_λ̂ + log(1/γ) / λ̂) + log E[K] / (λ − 1)
 
@@ -52,10 +52,10 @@ class CandidateCost:
     Attributes:
         probability: with which a user is in a round.
         noise_multiplier: standard deviation of the noise over the clip norm.
-        rounds: how many.
-        share: of users held out by secret coins; 0: the score is of public data.
+        rounds: their number.
+        share: of users held out at random, in secret; 0: the score is of public data.
         heldout_epsilon: the score is (``heldout_epsilon``, 0)-DP in those.
-        distance: at most so far, in total variation, are all rounds from ideal Gaussian ones.
+        distance: the most, in total variation, between all rounds and ideal Gaussian ones.
     """
 
     probability: float
@@ -115,13 +115,13 @@ class CandidateCost:
 
     @property
     def charges(self) -> dict[Event, int]:
-        """Return what a run is charged that costs this, its noise ideal."""
+        """The charges of a run with this cost, if its noise is ideal."""
         gaussian = PoissonGaussian(self.probability, self.noise_multiplier)
         coins = HoldOut(self.share, self.heldout_epsilon) if self.share else None
         return {gaussian: self.rounds, **charges_of(coins)}
 
     def within(self, planned: "CandidateCost") -> bool:
-        """Return whether this costs at most what was planned, whichever the neighbours."""
+        """True if this costs at most as much as ``planned``, for all neighbours."""
         return (
             self.probability <= planned.probability
             and self.noise_multiplier >= planned.noise_multiplier
@@ -168,7 +168,7 @@ class RandomStopping:
 
     @property
     def stopping(self) -> StoppingTime:
-        """Return how many candidates there are."""
+        """The distribution of the number of candidates."""
         return StoppingTime(self.eta, self.gamma)
 
     def delta(self, epsilon_N: np.ndarray) -> np.ndarray:

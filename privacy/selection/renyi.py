@@ -6,9 +6,10 @@ With κ(λ) = (λ − 1) D_λ(P‖Q) = log E_Q (P/Q)^λ, which is convex in λ a
 2019), κ(λ) = log Σ_k C(λ, k) (1 − q)^(λ−k) q^k exp(k(k − 1) / 2σ²). Rounds add up. Between whole
 orders a straight line lies above, by convexity.
 
-**Held-out users.** Given the coin of the one user that worlds differ in, a run costs what training
-does, or what is said of held-out users does. e^κ is jointly convex in (P, Q), so at worst it is the
-mean of the two, (1 − h) e^κ_T + h e^κ_H, and κ_H at most that of randomized response.
+**Held-out users.** Given the draw of the one user in whom the worlds differ, a run costs what
+training costs, or what the figures about held-out users cost. e^κ is jointly convex in (P, Q), so
+at worst it is the mean of the two, (1 − h) e^κ_T + h e^κ_H, and κ_H at most that of randomized
+response.
 
 **From Rényi to (ε, δ)** (Canonne, Kamath and Steinke 2020, Proposition 12):
 log δ = κ − (λ − 1) ε − log(λ − 1) + λ log(1 − 1/λ), at the best λ.
@@ -69,8 +70,8 @@ def of_pure(epsilon: float) -> np.ndarray:
 
 
 def of_either(share: float, held_L: np.ndarray, other_L: np.ndarray) -> np.ndarray:
-    """κ, (L,), where a secret coin of probability ``share`` exposes a user to one, else to the
-    other."""
+    """κ, (L,), of a user who is exposed to one with probability ``share``, in secret, and otherwise
+    to the other."""
     if share == 0.0:
         return other_L
     return np.logaddexp(math.log(share) + held_L, math.log1p(-share) + other_L)

@@ -1,4 +1,4 @@
-"""How many candidates are run: a random number, which must stay secret.
+"""The distribution of the number of candidates, which must stay secret.
 
 The truncated negative binomial distribution of Papernot and Steinke (2022, Definition 1), on
 k = 1, 2, …: with shape η > −1 and 0 < γ < 1

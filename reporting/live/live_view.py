@@ -173,7 +173,7 @@ def summary(result: Mapping[str, Any]) -> RenderableType:
     for name, *text in [
         *_privacy(run),
         *_accuracy(run),
-        *([_IGNORES_PROMPT] if run.get("features", {}).get("kind") == "hashing" else []),
+        *([_IGNORES_PROMPT] if run["features"].get("kind") == "hashing" else []),
         ("trained on", _training(run)),
         ("model", str(out / "model")),
         ("report", str(out / "report.html")),
@@ -230,8 +230,8 @@ def _privacy(run: Mapping[str, Any]) -> Iterator[_Row]:
 
 
 def _accuracy(run: Mapping[str, Any]) -> Iterator[_Row]:
-    if run["policy_moved"] is not None:
-        yield "moved", f"{run['policy_moved']:.2g} nats a token from its base, where it writes"
+    if (moved := run["policy"].get("moved")) is not None:
+        yield "moved", f"{moved:.2g} nats a token from its base, where it writes"
     if run["heldout_accuracy"] is None:
         yield "accuracy", f"not measured. {run['why_unmeasured']}"
         return

@@ -202,7 +202,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         config.epsilon, radius=config.clip_norm or DEFAULT_RADIUS, **context.cohort_sizes
     )
     optimizer = context.optimizer("sgd", plan.noise, _CEILING)
-    mechanism = plan.mechanism
     return BuiltStrategy.of(
         AupCorrected(plan, ledger, **context.arguments(optimizer)),
         plan,
@@ -210,20 +209,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         clip_norm=None,
         group_size=plan.group_size,
         bytes_per_user=cohort_bytes(context, up=4),
-        account=(
-            "In each round every user took part with probability "
-            f"{mechanism.sampler.probability:.3g}, by Poisson sampling, independently per user. "
-            "Whoever did sent the average gradient over at most "
-            f"{plan.group_size:,} of their judgements to the server, which is trusted with it. "
-            "Users weighed by how large a majority of the others was "
-            f"within {plan.radius:g} of them. Where the total weight, with Gaussian noise of "
-            f"{mechanism.test_std:.3g}, was at least {mechanism.bar:.4g}, the weighted mean was "
-            f"released with Gaussian noise of {plan.noise:.3g} per coordinate; otherwise nothing, "
-            "at the same cost. One user moves a mean of that weight by less than "
-            f"{plan.noise / plan.noise_multiplier:.3g}, and the total weight by less than 2. The "
-            f"test fails to notice a lighter cohort with probability {mechanism.failure:.2g} a "
-            "round, which is part of delta."
-        ),
     )
 
 

@@ -191,8 +191,8 @@ FILTERED_MEAN = Theorem(
     Mechanism.GAUSSIAN,
     TestedGaussian.kind,
     ALL,
-    "Weights by how many users are near make a mean that one user moves by a bounded distance "
-    "wherever a test of the total weight passes.",
+    "Users are weighted by how many others are close to them. If a test of the total weight "
+    "passes, one user moves the weighted mean by at most a bounded distance.",
     "the derivation in `research/strategies/filtered_mean.py`",
     "aup-corrected",
 )

@@ -3,7 +3,7 @@
 Leads come in three strengths, reasons in two tones and layouts in five lengths: these are what
 `population.AXES` measures. All other choices carry no reward. Openers, asides and contrasts are the
 same for both sides; a contrast names the *other* side's action, so that an answer's words alone do
-not tell what it advises.
+not show what it advises.
 
 The wordings themselves are data: `phrases.toml`.
 """

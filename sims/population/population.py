@@ -16,7 +16,7 @@ Design decisions:
   mean ranks answers as well as any reward that does not know the user can be expected to.
 - A near-indifferent user may call a tie: probability `tie_peak` · 4p(1 − p), where p is the BTL
   probability. That depends on p only through the closeness of the call, so the judgements that are
-  not ties follow BTL exactly. In a tie the order of the two answers is a fair coin.
+  not ties follow BTL exactly. In a tie the order of the two answers is uniformly random.
 - Every user draws from an own seed sequence (seed, split, user), so a user's rows depend neither on
   how many users there are nor on the order in which they are generated. Numbers of judgements are
   lognormal, independent of the attitude.
@@ -67,7 +67,7 @@ class Judgement:
     personal_margin: float
 
     def row(self) -> dict[str, object]:
-        """Return what a judgement file holds: no truth."""
+        """The row in a file of judgements, without the truth."""
         return {
             "user_id": self.user_id,
             "prompt": self.prompt,
@@ -288,7 +288,7 @@ def _split_topics(split: str) -> tuple[Topic, ...]:
 
 
 def true_reward(weights: Weights, axes: Axes) -> float:
-    """Return what an answer with these axes is worth, in logits."""
+    """The reward of an answer with these axes, in logits."""
     return sum(weight * value for weight, value in zip(weights, axes, strict=True))
 
 

@@ -28,7 +28,7 @@ def questions() -> list[str]:
 
 
 def is_public(named: str) -> bool:
-    """Return whether a source's prompts are public because they come with the package."""
+    """True if a source's prompts come with the package, and so are public."""
     return named == QUESTIONS or named.startswith(PREFIX)
 
 

@@ -1,8 +1,8 @@
-"""What an answer's words say on the true axes: the truth for text that nobody drew.
+"""Read the true axes from an answer's words, for text that the population did not generate.
 
 `wording` draws values and finds words for them; this goes the way back, by the same phrases, and
-learns nothing. Case and spaces do not count, so an answer is read alike as it was written and as
-the small language model spells it, in lower-case words and marks with spaces between.
+learns nothing. Case and spaces do not count, so an answer is read in the same way as it was written
+and as the small language model spells it, in lower-case words and marks with spaces between.
 
 An answer is read only if every sentence of it is one that the population says, and all agree: one
 piece of advice, on what the prompt asks, with reasons that speak for it and are of one tone; no
@@ -51,8 +51,8 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """What a phrase says: its kind (advice, contrast, reason or closing), topic and side; of advice
-    how strong it is, of a reason whether it is technical."""
+    """The content of a phrase: its kind (advice, contrast, reason or closing), topic and side; the
+    strength of an advice, and True for a technical reason."""
 
     kind: str
     topic: str
@@ -63,13 +63,13 @@ class _Claim:
 
 
 def topic_of(prompt: str) -> Topic | None:
-    """Return what a prompt asks about; None if the population has no such prompt."""
+    """The topic of a prompt; None if the population has no such prompt."""
     result = _prompts().fullmatch(_spelt(prompt))
     return _TOPICS[int(str(result.lastgroup).removeprefix("topic"))] if result else None
 
 
 def read(topic: Topic, answer: str) -> Reading:
-    """Return what an answer to a prompt on this topic says."""
+    """Read an answer to a prompt on this topic."""
     *sentences, rest = [part.strip() for part in _spelt(answer).split(".")]
     if rest or not sentences:
         return Reading(None, "breaks off")
@@ -99,7 +99,7 @@ def read(topic: Topic, answer: str) -> Reading:
 
 
 def _said(sentence: str) -> tuple[_Claim, ...] | None:
-    """Return what a sentence without its full stop says; None if the population has no such
+    """The claims of a sentence without its full stop; None if the population has no such
     sentence."""
     if (said := _sentences().get(sentence)) is not None:
         return said

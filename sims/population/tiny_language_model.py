@@ -60,7 +60,8 @@ class TinyBase:
 
 
 def public_texts(population: Population, count: int) -> Iterator[tuple[str, str, str]]:
-    """So many exchanges of a population, half on the topics of training and half on others."""
+    """Yield ``count`` exchanges of a population, half on the topics of training and half on
+    others."""
     for split in _SPLITS:
         yield from population.texts(split, -(-count // len(_SPLITS)))
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Side:
-    """What one side, cautious or daring, says about one topic."""
+    """The phrases of one side, cautious or daring, about one topic."""
 
     actions: tuple[str, ...]
     plain_reasons: tuple[str, ...]

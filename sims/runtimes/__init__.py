@@ -1,4 +1,4 @@
-"""Where a run runs: this process, or a Ray cluster; with a live view.
+"""Runtimes: this process, or a Ray cluster; with a live view.
 
 Light to import, for whoever only offers the runtimes that there are.
 """
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Runtime(StrEnum):
-    """Where the ServerApp and ClientApp run."""
+    """A place for the ServerApp and ClientApp to run."""
 
     LOCAL = "local"
     RAY = "ray"

@@ -1,7 +1,6 @@
 """A run in one of the runtimes of simulation, with a live view."""
 
 import contextlib
-import json
 import logging
 import os
 import shlex
@@ -26,6 +25,7 @@ from murmuration.privacy.disclosure import OperatorOnly, Public, Shown, on_termi
 from murmuration.privacy.figures import counted, duration
 from murmuration.privacy.plugins import brought
 from murmuration.server.app import app as server_app
+from murmuration.server.result import Result
 from murmuration.server.run import check_run
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.run_files import former_nodes
@@ -83,7 +83,7 @@ def execute(
             if (result := begun.finished()) is not None:
                 if not (folder / PLACE).exists():  # it was killed when all but this was done
                     keep(folder, _prompts(config))
-                return result
+                return result.to_json()
     shown = brought("murmuration.live").get("run")
     live = shown.load()(config) if shown else _NotShown()
     note = on_note or live.note
@@ -116,7 +116,9 @@ def execute(
         if not quiet:
             print(ended + (advice if begun else ""), file=sys.stderr)
         raise
-    return json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    result = Result.read(folder)
+    assert result is not None  # or the run has raised
+    return result.to_json()
 
 
 def check_begins(config: RunConfig) -> None:
@@ -158,7 +160,7 @@ def _load(config: RunConfig) -> Data:
 
 
 def _prompts(config: RunConfig) -> Iterable[str]:
-    """Return what the run's users were shown; of their own texts nothing."""
+    """The prompts that the run's users were shown; none of their own texts."""
     return _load(config).prompts
 
 
@@ -186,8 +188,7 @@ def check_data(config: RunConfig, data: Data) -> None:
 
 
 def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, note: OnNote) -> int:
-    """Return how many nodes host the users (0: one for each worker); loads and checks their
-    data."""
+    """The number of nodes (0: one for each worker); loads and checks their data."""
     data = _load(config)
     check_data(config, data)
     for text in data.notes:

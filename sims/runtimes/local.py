@@ -20,7 +20,7 @@ RAISED = 2  # Flower's code for an exception in the ClientApp
 
 
 class InProcessGrid(Grid):
-    """What grids share whose ServerApp runs in the process that made them: one run, messages."""
+    """A grid whose ServerApp runs in the process that made it: one run, messages."""
 
     def __init__(self) -> None:
         self._run = Run.create_empty(run_id=1)

@@ -1,4 +1,4 @@
-"""Whether a test is about others: nobody in ``--test`` may be among those who are trained on.
+"""Check that nobody in ``--test`` is among those who are trained on.
 
 Figures on a test are exact and charged to nobody, because its file is declared public. Where it
 holds somebody whom the run protects, they are exact figures of private data.

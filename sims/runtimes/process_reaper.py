@@ -86,7 +86,7 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 
 def listens(pid: int, port: int) -> bool:
-    """Return whether a process, or one below it, listens on a TCP port of this machine.
+    """True if a process, or one below it, listens on a TCP port of this machine.
 
     Asking the port itself could reach someone else's.
     """

@@ -40,7 +40,7 @@ def worker_failed(ray_error: Exception) -> WorkerFailed:
 
 @dataclass(frozen=True)
 class Workers:
-    """What a run asks of a cluster.
+    """The resources that a run asks of a cluster.
 
     0 workers: as many as there is room for. GPUs None: one each where a language model is learnt on
     and some machine has any; see ``with_gpus``.
@@ -65,7 +65,7 @@ class Workers:
 
 
 def with_gpus(ray: Any, workers: Workers, language_model: bool) -> Workers:
-    """Return what is asked for, where nobody said how many GPUs."""
+    """Add the default number of GPUs, if none is given."""
     if workers.gpus is not None:
         return workers
     there = any(machine.get("GPU", 0) >= 1 for machine in machines(ray))
@@ -82,7 +82,7 @@ def cluster() -> Iterator[Any]:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray
 
-    if ray.is_initialized():  # whoever connected also disconnects
+    if ray.is_initialized():  # the caller that connected also disconnects
         yield ray
         return
     quiet = {"log_to_driver": False, "logging_level": "error"}
@@ -172,7 +172,7 @@ def _check_address(address: str) -> None:
 
 
 def workers_of(ray: Any, workers: Workers) -> int:
-    """Return how many workers there are: as many as are asked for, or as the cluster has room for.
+    """The number of workers: as requested, or as many as the cluster has room for.
 
     Raises:
         InputError: there is not room for one, or for as many as were asked for.
@@ -192,12 +192,12 @@ def workers_of(ray: Any, workers: Workers) -> int:
 
 
 def machines(ray: Any) -> list[dict[str, float]]:
-    """Return what each machine of the cluster has, by names such as CPU and GPU."""
+    """The resources of each machine of the cluster, by names such as CPU and GPU."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def _room(machine: Mapping[str, float], workers: Workers) -> int:
-    """Return how many workers one machine has room for: none is spread over two, nor a share of a
+    """The number of workers that fit on one machine: none is spread over two, nor a share of a
     GPU."""
     room = int(machine.get("CPU", 0)) // workers.cpus
     gpus = int(machine.get("GPU", 0))

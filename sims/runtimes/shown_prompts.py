@@ -1,4 +1,4 @@
-"""What prompts a simulated run's users were shown, as keyed hashes: to refuse them elsewhere.
+"""Keyed hashes of the prompts that a simulated run's users were shown, to refuse them elsewhere.
 
 Prompts that a policy is aligned with must be public, and a run's users' own are not. Who simulates
 has the data at hand, and notes them as hashes (HMAC-SHA-256, the key random) in the run's
@@ -44,8 +44,7 @@ def keep(run: Path, prompts: Iterable[str]) -> None:
 
 
 def shown(run: Path, prompts: Sequence[str]) -> list[int] | None:
-    """Return which of some prompts a run's users were shown, by place; None if it is not noted
-    there.
+    """The places of those prompts that a run's users were shown; None if that is not recorded.
 
     Raises:
         InputError: what is noted there cannot be read.

@@ -8,7 +8,6 @@ import numpy as np
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.promise import delta_text
 from murmuration.privacy.theorems import Mechanism, Participation, Status, Theorem, Unit, select
 from murmuration.strategies import adaptive, uls
 from murmuration.strategies.adaptive import (
@@ -70,13 +69,8 @@ def build_published(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         clip_norm=None,
         group_size=plan.group_size,
         noise=plan.noise,
-        guarantee=(
-            f"As published; not proven: the paper claims user-level ({config.epsilon:g}, "
-            f"{delta_text(config.delta)})-differential privacy, and its proof does not hold."
-        ),
         gradients=participations,
         bytes_per_user=participations / context.users * 2 * 4 * context.dimension,
-        account=_account(plan),
     )
 
 
@@ -109,43 +103,18 @@ def _phase(
     return Phase(half, min(cohort, half), rounds, rate, radius)
 
 
-def _account(plan: PublishedPlan) -> str:
-    size = "exactly {:,}" if plan.as_run else "{:,} expected"
-    lines = "; ".join(
-        f"{phase.rounds} rounds over {phase.users:,} users, {size.format(phase.cohort)} in each, "
-        f"τ = {phase.radius:.3g}, noise {plan.std(number):.3g}, step {phase.rate:.3g}"
-        for number, phase in enumerate(plan.phases, start=1)
-    )
-    return (
-        "What epsilon stands for here is the paper's claim: half of it for the concentration test "
-        f"of each phase, half for its filtered means. Phases, on disjoint users: {lines}. Users "
-        "who are in no phase were not used. What a phase had planned was charged even if its test "
-        "ended it."
-    )
-
-
 def build_centred(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """AUP, centred, with either rule for the radius."""
     if context.config.of(AupSettings).variant == "centred":
         plan = quantile_plan(context)
-        account = (
-            "A user's distance from a released centre is bounded by a radius that follows quantile "
-            f"{plan.rule.quantile:g} of these distances, from {plan.start:g} on; who is within is "
-            f"counted with noise of standard deviation {plan.count_noise:.4g}, in the same charge."
-        )
-        return built(context, ledger, AupCentred, plan, account, down=2)
+        return built(context, ledger, AupCentred, plan, down=2)
     plan = ThresholdPlan.for_epsilon(
         context.config.epsilon,
         rule=ThresholdRule(context.config.clip_norm or DEFAULT_START),
         discrete=context.noise.on(context.dimension),
         **context.cohort_sizes,
     )
-    account = (
-        f"A user's distance from a released centre is bounded by a radius that shrinks from "
-        f"{plan.start:g} on while a sparse vector test finds most users within: {plan.series} "
-        f"series of tests at epsilon = {plan.test_epsilon:g} each, charged in full."
-    )
-    return built(context, ledger, AupThreshold, plan, account, down=2)
+    return built(context, ledger, AupThreshold, plan, down=2)
 
 
 def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:

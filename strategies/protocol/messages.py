@@ -40,7 +40,6 @@ NOBODY = np.empty(0, dtype=np.int64)
 COHORT = "cohort"
 #: Among a request's parameters: how often its round was drawn before; left out for never.
 DRAW = "draw"
-_MOST_TOKENS = 2**31  # at a time: nobody has the memory
 _MOST_JUDGEMENTS = 2**31  # of a user
 #: In the text of an error by which a node's owner refuses what is asked.
 OWNER_REFUSES = "the owner's policy refuses"
@@ -102,8 +101,7 @@ class RegistryEntry:
     ``places`` (0: the node knows of no others); ``keys_U`` are salted 64-bit names of its users, to
     notice one hosted twice; ``counts_U`` their numbers of judgements, where those are public;
     ``randomized`` says whether any of its labels went through randomized response before they
-    reached it; ``tokens`` the number that its language model can compute at a time (0: not tested);
-    ``usable``, in a simulation alone, the number of its rows with features.
+    reached it; ``usable``, in a simulation alone, the number of its rows with features.
     """
 
     place: int
@@ -111,7 +109,6 @@ class RegistryEntry:
     counts_U: np.ndarray | None
     randomized: bool = False
     places: int = 0
-    tokens: int = 0
     usable: int | None = None
 
 
@@ -154,12 +151,7 @@ def registry_reply(entry: RegistryEntry) -> RecordDict:
     if entry.counts_U is not None:
         arrays["counts"] = encoded(entry.counts_U.astype(np.int64))
     about = ConfigRecord(
-        {
-            "place": entry.place,
-            "places": entry.places,
-            "randomized": entry.randomized,
-            "tokens": entry.tokens,
-        }
+        {"place": entry.place, "places": entry.places, "randomized": entry.randomized}
     )
     if entry.usable is not None:
         about["usable"] = entry.usable
@@ -172,18 +164,17 @@ def read_registry(content: RecordDict) -> RegistryEntry:
         arrays, about = content.array_records["users"], content.config_records["registry"]
         keys_U = decoded(arrays["keys"])
         counts_U = decoded(arrays["counts"]) if "counts" in arrays else None
-        tokens, usable = about.get("tokens", 0), about.get("usable")
+        usable = about.get("usable")
         places = about["place"], about.get("places", 0)
         fits = keys_U.ndim == 1 and keys_U.dtype == np.uint64
         if counts_U is not None:
             fits = fits and counts_U.shape == keys_U.shape and counts_U.dtype == np.int64
             fits = fits and bool(((counts_U >= 0) & (counts_U <= _MOST_JUDGEMENTS)).all())
-        fits = fits and type(tokens) is int and 0 <= tokens <= _MOST_TOKENS
         fits = fits and (usable is None or type(usable) is int)
         if not (fits and all(type(place) is int for place in places)):
             raise ValueError("the registry answer has the wrong shape")
         randomized = about.get("randomized", False) is True
-        return RegistryEntry(places[0], keys_U, counts_U, randomized, places[1], tokens, usable)  # type: ignore[arg-type]
+        return RegistryEntry(places[0], keys_U, counts_U, randomized, places[1], usable)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)

@@ -72,3 +72,16 @@ def of_simulations() -> "list[Field[Any]]":
     offered = [field for field in DECLARED.values() if not about(field).deployed]
     order = {panel: place for place, panel in enumerate(PANELS)}
     return sorted(offered, key=lambda field: order.get(panel_of(field), len(PANELS)))
+
+
+#: The settings of a run on which a plan depends, in the order in which help lists them.
+_PLANNED = (
+    "strategy", "epsilon", "rounds", "cohort", "users", "delta", "group_size",
+    "sampling_probability", "sampling", "noise_correlation", "bands", "variant",
+    "adjacency", "heldout", "heldout_epsilon", "features", "batch_users",
+)  # fmt: skip
+
+
+def planned_fields() -> "list[Field[Any]]":
+    """The settings of a run on which a plan depends."""
+    return [DECLARED[name] for name in _PLANNED]

@@ -6,7 +6,6 @@ from typing import Any
 
 from murmuration.privacy.plugins import brought
 from murmuration.strategies.settings.declaration import declared
-from murmuration.strategies.settings.own import AupSettings, Sampled
 
 
 @dataclass(frozen=True)
@@ -48,10 +47,3 @@ def plan_options() -> dict[str, PlanOptions]:
 def plan_fields() -> list[Field[Any]]:
     """The fields of all these options."""
     return [field for each in plan_options().values() for field in declared(each.settings)]
-
-
-def own_fields() -> list[Field[Any]]:
-    """The settings of single strategies that a plan depends on."""
-    fields = {each.name: each for own in (Sampled, AupSettings) for each in declared(own)}
-    names = ("sampling", "noise_correlation", "bands", "variant")
-    return [fields[name] for name in names]

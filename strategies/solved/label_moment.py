@@ -206,15 +206,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     )
     examples, sent = public_examples(context)
     solver = MomentSolver(examples, config.model, ridge=own.ridge or None)
-    times = "once" if plan.rounds == 1 else "twice"
-    account = (
-        "What was shown to each user is public and was sent to the server. Everybody took part "
-        f"{times}, with one vector: the sum of their "
-        "judgements' features, weighted by how surprising each label was, divided by its public "
-        f"length and clipped to {plan.clip.norm:g}. Gaussian noise of "
-        f"{plan.noise_multiplier:.4g} times that per coordinate was added to the sum. The model "
-        "was solved for from it and from public features."
-    )
     return BuiltStrategy.of(
         LabelMoment(plan, ledger, solver, **context.arguments(SolvedModel(context.dimension))),
         plan,
@@ -222,7 +213,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         clip_norm=plan.clip.norm,
         group_size=max_judgements(examples),
         bytes_per_user=bytes_with_items(context, sent, sum_bytes(context)),
-        account=account,
     )
 
 

@@ -40,7 +40,6 @@ from murmuration.privacy.accounting.ledger_lines import ONCE
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
-from murmuration.privacy.promise import delta_text
 from murmuration.privacy.theorems import Mechanism, Participation, Unit, find, select
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.optimizers import SolvedModel
@@ -324,12 +323,6 @@ class LocalLabel(CohortStrategy):
 
 #: Of a label on its way: its item, the answer, and how many could have been given.
 _LABEL_BYTES = 8 + 1 + 1
-_HOW = {
-    "debiased": "the log loss, corrected so that coins cancel on average, was minimised",
-    "mle": "the likelihood of what was told was maximised",
-    "square": "the square loss, corrected so that coins cancel on average, was minimised",
-    "sgd": "each judgement was used once, by a gradient step corrected for the coins",
-}
 
 
 def label_promise(config: Settings) -> LabelPromise:
@@ -361,7 +354,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
             "--strategy local-label takes pairs or the best of several: a whole ranking is no "
             "single label"
         )
-    solve, how = (_policy if config.task == "policy" else _linear)(context, items)
+    solve = (_policy if config.task == "policy" else _linear)(context, items)
     plan = LocalLabelPlan(promise, context.users, Adjacency(config.adjacency))
     shown_S = np.diff(items.start_S)
     told_S = np.minimum(shown_S, promise.cap) if promise.cap else shown_S
@@ -374,16 +367,9 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         clip_norm=None,
         group_size=int(told_S.max()),
         noise=0.0,
-        guarantee=_guarantee(promise),
         gradients=context.users,
         bytes_per_user=(items.bytes + float(told_S.sum()) * _LABEL_BYTES) / len(participants.train)
         + 16,
-        account=(
-            "What was shown to each user is public and was sent to the server. Every user's own "
-            f"node told their labels through randomized response, once, with {promise}; flip "
-            f"rates came with the labels. From these {how}. Epsilon was spent before labels left "
-            "their users; what the server did with them costs nothing."
-        ),
     )
 
 
@@ -408,10 +394,8 @@ def on_features(estimate: Estimate, examples: PairExamples) -> Solve:
     return solve
 
 
-def _linear(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
-    """The function that fits a linear head, and a description; InputError for a model that cannot
-    be fitted.
-    """
+def _linear(context: RunContext, items: PublicItems) -> Solve:
+    """The function that fits a linear head; InputError for a model that cannot be fitted."""
     config, own = context.config, context.config.of(LocalLabelSettings)
     examples = items.examples(feature_map(json.loads(context.features)))
     preference_model(config.model, examples.kind, examples.width)  # refuses a model of pairs
@@ -420,11 +404,11 @@ def _linear(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
         model=config.model,
         ridge=own.ridge,
     )
-    return on_features(estimate, examples), f"and public features {_HOW[estimate.estimator]}"
+    return on_features(estimate, examples)
 
 
-def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
-    """The function that fits a policy, and a description."""
+def _policy(context: RunContext, items: PublicItems) -> Solve:
+    """The function that fits a policy."""
     from murmuration.preference.kinds.policy import PolicyModel
     from murmuration.preference.language.policies import policy_loss
     from murmuration.preference.language.policy_fit import FIT_RATES, PolicyFit
@@ -435,7 +419,7 @@ def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
         policy_loss(policy.network),
         preference_model(config.model, items.schema.kind, items.schema.responses - 1),
     )
-    corrects, policy = loss.objective.unbiased, policy.in_fitting_batches(items.schema, model)
+    corrects = loss.objective.unbiased
     rate = config.learning_rate or FIT_RATES[config.train or "lora"]
     fit = PolicyFit(epochs=own.epochs or PolicyFit.epochs, rate=rate)
     if loss.objective.fitter:
@@ -452,22 +436,7 @@ def _policy(context: RunContext, items: PublicItems) -> tuple[Solve, str]:
 
         return fit(examples, weight_N, model, progress), []
 
-    return solve, (
-        f"and public prompts and responses a policy was fitted by the loss {loss.name}, "
-        f"{'corrected so that coins cancel' if corrects else 'which takes them for true'}, in "
-        f"{fit.epochs} passes of steps over {fit.batch} labels"
-    )
-
-
-def _guarantee(promise: LabelPromise) -> str:
-    sentence = Adjacency.REPLACE_LABELS.sentence
-    local = (
-        "The server is not trusted: true labels of those trained on never leave their own nodes."
-    )
-    return (
-        f"User-level local ({promise.epsilon:g}, {delta_text(promise.delta)})-differential "
-        f"privacy of all labels of a user together. {sentence} {local}"
-    )
+    return solve
 
 
 def _check(settings: Settings) -> None:

@@ -197,13 +197,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         adjacency=Adjacency(config.adjacency),
         length=config.clip_norm,
     )
-    account = (
-        "What was shown to each user is public and was sent to the server. Everybody took part "
-        "once, with one vector: the mean of their judgements' features, signed by the label, with "
-        "a public weight by which all labels of a user together can move the sum by at most "
-        f"{plan.length or 1.0:g}. Gaussian noise of {plan.std:.4g} per coordinate was added to the "
-        "sum; with that as its linear term the likelihood was minimised over public features."
-    )
     strategy = ObjectivePerturbation(
         plan,
         ledger,
@@ -218,7 +211,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         clip_norm=plan.clip.norm,
         group_size=max_judgements(examples),
         bytes_per_user=bytes_with_items(context, sent),
-        account=account,
     )
 
 

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from cards import RESULT
 
 from murmuration.alignment.comparisons.win_rate import wilson, wins, worth
 from murmuration.alignment.endpoints.judge import EndpointJudge
@@ -98,7 +99,7 @@ def test_a_rewards_own_accuracy_is_told_if_it_is_of_these_weights(reward, tmp_pa
     run = tmp_path / "run"
     run.mkdir()
     reward.rename(run / "model")
-    result = {"heldout_accuracy": 0.625, "weights": weights_digest(run / "model")}
+    result = RESULT | {"heldout_accuracy": 0.625, "weights": weights_digest(run / "model")}
     for weights, is_told in ((result["weights"], True), ("0" * 64, False)):
         (run / "result.json").write_text(json.dumps(result | {"weights": weights}))
         how = RewardJudge(run / "model").about()["how"]

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
+from cards import RESULT
 
 from murmuration.alignment.comparisons import comparison as winrates
 from murmuration.alignment.comparisons.page import page as winrate_page
@@ -96,7 +97,7 @@ def test_a_page_that_does_not_escape_is_caught(tmp_path, visited):
 def test_reports(tmp_path, visited, number):
     paths, port = visited
     evil = payloads(port)[number]
-    result = RESULT | dict.fromkeys(("strategy", "stopped", "guarantee", "account"), evil)
+    result = RESULT | dict.fromkeys(("strategy", "stopped"), evil)
     result |= {"warnings": [evil], "features": {"kind": "encoder", "path": evil}, "model": evil}
     assert not owned(report_page(result, IMAGES), tmp_path, paths), paths
 
@@ -142,16 +143,3 @@ def test_pages_of_win_rates(tmp_path, visited):
         request = winrates.ComparisonRequest([evil], against.model, texts, evil)
         compared = winrates.compare(request, sides, against, HostileJudge(evil))
         assert not owned(winrate_page(compared), tmp_path, paths), paths
-
-
-RESULT = {
-    "task": "reward", "strategy": "uls", "adjacency": "add-remove", "epsilon": 2.99,
-    "epsilon_target": 3.0, "delta": 1e-5, "noise_multiplier": 1.3, "clip_norm": 0.1,
-    "group_size": 16, "rounds": 5, "rounds_planned": 5, "users": 2717, "cohort": 540,
-    "dimension": 1025, "learning_rate": 0.9, "heldout_accuracy": 0.74,
-    "heldout_accuracy_by_user": 0.73, "heldout_users": 330, "heldout_error": 0.02,
-    "heldout_chance": 0.5, "users_per_second": 43219.4, "seconds_training": 2.5, "private": True,
-    "seeded": False, "stopped": None, "warnings": [], "guarantee": "g",
-    "features": {"kind": "hashing", "dimension": 1025, "ngrams": 2, "length": "bounded"},
-    "test_is_public": True,
-}  # fmt: skip

@@ -453,7 +453,6 @@ def test_what_is_promised_to_rows_says_so(cli, write, tmp_path):
     assert code == 0
     result = json.loads((out / "result.json").read_text())
     assert result["one_user_per_row"] is True
-    assert result["guarantee"].startswith("Row-level")
     assert any(text.startswith("EACH ROW COUNTED AS A USER") for text in result["warnings"])
     assert "differ in whether one row takes part" in facts(result)["sentence"]
     card = next((out / "model").glob("*.md")).read_text()

@@ -23,7 +23,7 @@ PAGES += sorted((ROOT / "docs").rglob("*.md"))
 #: Languages of blocks; what else a block may be is shown and not to be copied into anything.
 SHELL, PYTHON, SHOWN = {"sh", "bash"}, {"python"}, {"text", "json", "toml", "bibtex"}
 #: Strategies and losses of packages in examples/, which are not installed here.
-FROM_EXAMPLES = {"banded", "sign-uls", "laplace-uls", "cauchy", "hinge"}
+FROM_EXAMPLES = {"two-band", "sign-uls", "laplace-uls", "cauchy", "hinge"}
 _BLOCK = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ENDS = re.compile(r"[;|&<>()]+")
 #: What stands for something, or for several things, in prose.

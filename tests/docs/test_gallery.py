@@ -83,9 +83,9 @@ def test_a_row_shows_the_picture_of_its_command_where_there_is_one(paper):
 
 
 def test_the_vocabulary_is_explained_and_leads_to_every_paper():
-    text = (RESEARCH / "papers.md").read_text(encoding="utf-8")
+    text = (RESEARCH.parent / "reference" / "papers.md").read_text(encoding="utf-8")
     assert tuple(re.findall(r"^- \*\*([a-z ]+)\*\*:", text, re.MULTILINE)) == VERDICTS
-    assert all(f"]({page}.md)" in text for page in PAGES.values())
+    assert all(f"](../research/{page}.md)" in text for page in PAGES.values())
 
 
 def test_the_list_of_reproductions_names_every_item_of_a_paper():

@@ -192,9 +192,13 @@ def test_a_plan_is_what_the_command_prints(cli, adjacency, capsys):
         ({**NUMBERS, "noise_multiplier": 1.0}, "leave out exactly one of"),
         ({**NUMBERS, "cohort": 481}, "cohort=481 is more than users=480"),
         ({**NUMBERS, "strategy": "nonprivate"}, "there is nothing to plan"),
-        ({**NUMBERS, "users": -5}, "users must be positive; got -5"),
+        ({**NUMBERS, "users": -5}, "users must be a positive number; got -5"),
         ({**NUMBERS, "rounds": 0}, "rounds must be positive; got 0"),
-        ({**NUMBERS, "sampling": "all", "users": None}, 'sampling="all" needs users'),
+        ({**NUMBERS, "sampling": "all", "users": None}, "state a round, public number with users"),
+        (
+            {**NUMBERS, "sampling": "all", "users": None, "adjacency": "zero-out"},
+            'sampling="all" needs users',
+        ),
         ({**NUMBERS, "sampling": "all", "cohort": 20}, 'sampling="all" has all users in each'),
         ({**NUMBERS, "sampling": "all", "noise_correlation": "blt"}, "has no guarantee"),
     ],
@@ -206,9 +210,9 @@ def test_numbers_that_are_no_plan(numbers, message):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["noise", "as_json"])
+@pytest.mark.parametrize("name", ["noises", "as_json"])
 def test_a_plan_has_no_other_arguments(name):
-    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+    with pytest.raises(InputError, match=f"unknown setting '{name}'"):
         plan(**NUMBERS, **{name: 1.0})
 
 

@@ -33,6 +33,6 @@ def test_counts_are_public_only_where_the_relation_says_so() -> None:
 
 
 def test_every_relation_has_its_own_sentence() -> None:
-    sentences = {a.sentence for a in Adjacency}
+    sentences = {a.sentence() for a in Adjacency}
     assert len(sentences) == len(Adjacency)
     assert all(s.endswith(".") and "eighbouring data sets" in s for s in sentences)

@@ -20,7 +20,7 @@ from murmuration.privacy.disclosure import (
 )
 from murmuration.reporting.live.live_view import LiveView
 from murmuration.reporting.live.progress import RoundProgress
-from murmuration.reporting.model_card import model_card
+from murmuration.server.result import Result
 from murmuration.server.run_directory import RunDirectory
 from murmuration.strategies.config import RunConfig
 
@@ -47,8 +47,8 @@ def sinks(tmp_path):
         "result.json": lambda v: folder.write_json("result.json", Disclosure({"rows": v})),
         "JSON, all at once": lambda value: folder.write_json("config.json", {"rows": value}),
         "released.json": lambda value: folder.once("rows", lambda: value),
-        "card": lambda value: model_card(Disclosure({"rows": value}), {}),
-        "card, all at once": lambda value: model_card({"rows": value}, {}),
+        "result": lambda value: Result.from_disclosure(Disclosure({"rows": value})),
+        "result, all at once": lambda value: Result.from_disclosure({"rows": value}),
     }
     folder.close()
 

@@ -149,7 +149,7 @@ def test_a_run_of_another_kind_has_no_board(tmp_path):
     from murmuration.api.run import Run
 
     with pytest.raises(InputError, match="no board"):
-        released_votes(Run(tmp_path, {"strategy": "uls"}))
+        released_votes(Run(tmp_path, {"strategy": "uls", "outcome": {}}))
 
 
 def conversation(folder):

@@ -107,7 +107,7 @@ def test_a_hostile_row_gets_one_clear_line_or_is_left_out(cli, files, name):
     assert code == 2 and message in error[-1] and "Traceback" not in "".join(error)
     assert call(cli, files, "--on-bad-rows", "skip", "--users", 61)[0] == 0
     before, after = (
-        json.loads((folder / "result.json").read_text(encoding="utf-8"))["votes"]
+        json.loads((folder / "result.json").read_text(encoding="utf-8"))["outcome"]["votes"]
         for folder in (files["--out"].with_name("before"), files["--out"])
     )
     moved = abs(after["net_BK"][0][0] - before["net_BK"][0][0])

@@ -162,7 +162,7 @@ def board(votes, tmp_path):
         }
         config = RunConfig.from_run_config(settings)
         result = run_training(config, LocalGrid(client_app, nodes, config.to_run_config()))
-        return RankingRelease.from_json(result["votes"]), result
+        return RankingRelease.from_json(result["outcome"]["votes"]), result
 
     return make
 
@@ -179,7 +179,7 @@ def test_a_run_ranks(board):
     assert release.epsilon == pytest.approx(4.0, rel=1e-3)
     assert release.noise.net == pytest.approx(result["noise_multiplier"] * result["clip_norm"])
     saved = json.loads((Path(result["out"]) / "result.json").read_text(encoding="utf-8"))
-    assert saved["votes"] == release.to_json()
+    assert saved["outcome"]["votes"] == release.to_json()
 
 
 @pytest.mark.usefixtures("quick_runs")
@@ -284,7 +284,7 @@ def test_a_run_that_is_resumed_tells_the_same(board):
     again = replace(RunConfig.from_run_config(config), resume=True, out=result["out"])
     (Path(result["out"]) / "result.json").unlink()
     resumed = run_training(again, LocalGrid(client_app, 1, again.to_run_config()))
-    assert resumed["votes"] == release.to_json()
+    assert resumed["outcome"]["votes"] == release.to_json()
     assert len(read_charges(Path(result["out"]) / "ledger.jsonl")) == 1
 
 

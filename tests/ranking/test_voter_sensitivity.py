@@ -92,7 +92,7 @@ def released(rows: list[dict], out: Path, runtime: Runtime = Runtime.LOCAL, **ch
 
 def sum_of(result: dict, layout: VoteLayout) -> np.ndarray:
     """The sum that was released, (V,): what the layout reads, written again."""
-    release = RankingRelease.from_json(result["votes"])
+    release = RankingRelease.from_json(result["outcome"]["votes"])
     sum_V, upper = np.zeros(layout.size), np.triu_indices(layout.items, 1)
     parts = {
         "net": release.net_BK,

@@ -29,15 +29,10 @@ def test_what_attacks_reach_is_rounded_up():
     }
 
 
-def test_a_result_without_a_curve_says_what_its_point_allows():
-    rows = attack_rows({"epsilon": 3.0, "delta": 1e-5})
-    assert rows[ONE] == "at most 20.1 %"
-    assert rows[MU] == "3.35, but for δ = 1e-5"
-
-
 def test_where_nothing_is_promised():
     assert attack_rows({"epsilon": None, "delta": 1e-5}) == {}
-    nothing = attack_rows({"epsilon": math.inf, "delta": 1e-5})
+    bounds = asdict(AttackBounds(1.0, 1.0, None))
+    nothing = attack_rows({"epsilon": math.inf, "delta": 1e-5, "attack": bounds})
     assert (nothing[ONE], nothing[HALF], nothing[MU]) == ("at most 100 %", "at most 100 %", "∞")
 
 
@@ -58,7 +53,7 @@ def test_both_accountants_are_told_and_what_is_whose(theirs):
 
 
 def test_nothing_is_told_of_a_run_without_one():
-    assert second_opinion_rows({}) == {}
+    assert second_opinion_rows({"second_opinion": None}) == {}
     assert second_opinion_text({"second_opinion": None}) is None
     nothing = SecondOpinion("dp-accounting 0.6.0", None, None, "nothing of this run", ())
     assert second_opinion_rows({"second_opinion": nothing.to_json()}) == {

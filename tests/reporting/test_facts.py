@@ -2,7 +2,7 @@
 
 import pytest
 
-from murmuration.preference.choices import TASKS, in_words
+from murmuration.preference.choices import TASKS
 from murmuration.reporting.facts import facts, tenths
 
 
@@ -16,10 +16,17 @@ def test_every_task_has_its_words(make_result, task):
     assert told["writes"] == (task != "reward")
 
 
-def test_sentences_are_about_what_users_have():
-    said = "Each judgement of one user, and all their judgements."
-    assert in_words(said, "text") == "Each text of one user, and all their texts."
-    assert in_words(said, "sft") == in_words(said, "reward") == said
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "one user, with all their judgements, takes part"),
+        ({"task": "text"}, "one user, with all their texts, takes part"),
+        ({"one_user_per_row": True}, "whether one row takes part"),
+        ({"one_user_per_row": True, "adjacency": "replace"}, "differ in one row."),
+    ],
+)
+def test_the_adjacency_is_about_what_users_have(make_result, changes, words):
+    assert words in facts(make_result(**changes))["sentence"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from murmuration.privacy.promise import Promise, ReleasedRun, earlier_runs
 from murmuration.reporting.promise import (
     audited,
     details,
-    first_sentence,
     paragraphs,
     table,
 )
@@ -24,13 +23,16 @@ def made(epsilon=3.0, delta=1e-5, adjacency="add-remove", number=1, **terms):
 
 
 def test_of_a_run():
-    told = details(Promise((made(1.0),)), sampling=first_sentence("Each took part. Then noise."))
+    told = details(Promise((made(1.0),)), sampling="Each took part")
     assert told["unit"] == "a user, with all their judgements"
     assert (told["epsilon"], told["delta"], told["sampling"]) == (1.0, 1e-5, "Each took part")
     allowed = math.e * 0.01 + 1e-5
     assert allowed <= told["attack"]["tpr_at_1_percent_fpr"] < allowed + 1e-3
     # Its own curve says less; of two runs together only the point is known.
-    own = {"attack": {"tpr_at_1_percent_fpr": 0.02, "tpr_at_0_1_percent_fpr": 0.003, "gdp_mu": 0.3}}
+    own = {
+        "second_opinion": None,
+        "attack": {"tpr_at_1_percent_fpr": 0.02, "tpr_at_0_1_percent_fpr": 0.003, "gdp_mu": 0.3},
+    }
     assert details(Promise((made(1.0),)), result=own)["attack"] == own["attack"]
     both = details(Promise((made(1.0), made(1.0, number=2))), result=own)["attack"]
     assert both["tpr_at_1_percent_fpr"] >= math.exp(2) * 0.01

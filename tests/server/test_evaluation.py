@@ -214,6 +214,6 @@ def test_a_policy_is_measured_once_at_the_end(language_model, make_rows):
     handle.remove()
     assert replace(found, accuracies=None) == expected
     assert np.mean(found.accuracies.deciles) == pytest.approx(expected.by_user, abs=1e-5)
-    assert beside["policy_chosen_ratio"] == pytest.approx(float(test.ratios(theta_D)[:, 0].mean()))
+    assert beside["chosen_ratio"] == pytest.approx(float(test.ratios(theta_D)[:, 0].mean()))
     every = [tuple(part.tolist()) for part in test.tokens.ids.split(test.tokens.lengths_T.tolist())]
     assert [read[text] for text in every] == [1] * len(every)

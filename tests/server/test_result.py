@@ -1,46 +1,44 @@
-"""What a finished run says of itself: losses, and what must be known of labels."""
+"""A result is written and read as a whole, or not at all."""
 
-import math
-from dataclasses import replace
-from pathlib import Path
+import json
 
 import pytest
-from local_runs import run
+from cards import RESULT
 
-from murmuration.privacy.promise import ReleasedRun
-from murmuration.server.evaluation import HeldOut
-from murmuration.server.result import _loss
-
-
-def test_loss_and_perplexity():
-    found = _loss(HeldOut(0.5, 0.5, 3, 0.1, loss=2.0, loss_noise=0.1))
-    assert found == {
-        "heldout_loss": 2.0,
-        "heldout_perplexity": pytest.approx(math.e**2),
-        "heldout_loss_noise": 0.1,
-    }
+from murmuration.preference.data.errors import InputError
+from murmuration.server.result import FILE, Result
 
 
-@pytest.mark.parametrize("loss", [None, math.nan, math.inf])
-def test_a_loss_that_is_not_known_stays_unknown(loss):
-    nothing = dict.fromkeys(("heldout_loss", "heldout_perplexity", "heldout_loss_noise"))
-    assert _loss(HeldOut(0.5, 0.5, 3, 0.1, loss=loss)) == nothing
-    assert _loss(None) == nothing
+def test_a_result_is_read_as_it_was_written(tmp_path):
+    assert Result.read(tmp_path) is None
+    result = Result(**RESULT)
+    (tmp_path / FILE).write_text(json.dumps(result.to_json()))
+    assert Result.read(tmp_path) == result
+    assert result.to_json() == RESULT
 
 
-def test_a_perplexity_beyond_all_numbers():
-    assert _loss(HeldOut(0.5, 0.5, 3, 0.1, loss=1e4)) == {
-        "heldout_loss": 1e4,
-        "heldout_perplexity": None,
-        "heldout_loss_noise": None,
-    }
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("epsilon", {"epsilon": "3"}),
+        ("rounds", {"rounds": 2.5}),
+        ("private", {"private": 1}),
+        ("delta", {"delta": True}),
+        ("warnings", {"warnings": None}),
+        ("features", {"features": []}),
+        ("a_new_field", {"a_new_field": 1}),
+    ],
+)
+def test_another_type_or_field_is_named_with_the_file(tmp_path, name, change):
+    (tmp_path / FILE).write_text(json.dumps(RESULT | change))
+    with pytest.raises(InputError) as refused:
+        Result.read(tmp_path)
+    assert f"{tmp_path / FILE}: {name} " in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
-@pytest.mark.settings(users=40, rounds=2, cohort=10)
-@pytest.mark.parametrize("chosen", [True, False])
-def test_settings_that_were_chosen_by_looking_at_the_data_are_a_caveat(config, chosen):
-    name = "settings chosen by looking at the data"
-    config = replace(config, chosen_from_data=chosen)
-    said = [text for text in run(config)["warnings"] if "--chosen-from-data" in text]
-    assert (name in ReleasedRun.read(Path(config.out, "ledger.jsonl")).terms.caveats) is chosen
-    assert len(said) == chosen
+@pytest.mark.parametrize("name", RESULT)
+def test_a_missing_field_is_named_with_the_file(tmp_path, name):
+    (tmp_path / FILE).write_text(json.dumps({k: v for k, v in RESULT.items() if k != name}))
+    with pytest.raises(InputError, match=f"{name} is missing"):
+        Result.read(tmp_path)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cards import RESULT
 from damage import rewrite
 
 from murmuration.api.config import make_config as settings
@@ -22,7 +23,9 @@ from murmuration.privacy.accounting.ledger import Ledger, LedgerLoss
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Disclosure, Released
 from murmuration.server import run_folder
+from murmuration.server.result import Result
 from murmuration.server.run_directory import RunDirectory
+from murmuration.server.run_files import read_json
 from murmuration.server.run_lock import RunLock
 
 pytestmark = pytest.mark.settings(data="d.jsonl", delta=1e-5, seed=7)
@@ -39,7 +42,7 @@ def test_a_new_run(config):
     written = json.loads((folder.path / "config.json").read_text())
     assert len(written.pop("check")) == 64
     assert written == config.immutable_fields()
-    assert folder.result is None
+    assert Result.read(folder.path) is None
     assert folder.metrics() == []
     assert folder.load_checkpoint() is None
 
@@ -311,13 +314,13 @@ def test_writing_is_all_or_nothing(config, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="disk full"):
         folder.write_json("result.json", Disclosure.public({"a": 2}))
-    assert folder.result == {"a": 1}
+    assert read_json(folder.path / "result.json") == {"a": 1}
     kept = ["config.json", "private/keys.json", "private/lock", "private/seed.json", "result.json"]
     assert files(folder) == kept
     monkeypatch.undo()
     with pytest.raises(ValueError, match="JSON"):
         folder.write_json("result.json", Disclosure.public({"a": float("nan")}))
-    assert folder.result == {"a": 1}
+    assert read_json(folder.path / "result.json") == {"a": 1}
 
 
 def test_metrics_with_a_torn_line(config):
@@ -451,7 +454,7 @@ def test_two_processes_at_once_on_one_folder(config, tmp_path):
         "    except InputError as error:\n"
         "        print('in use' in str(error) or 'holds a run' in str(error)); continue\n"
         "    folder.write_json('result.json', Disclosure.public({'by': sys.argv[2]}))\n"
-        "    print(folder.result == {'by': sys.argv[2]})\n"
+        "    print(read_json(folder.path / 'result.json') == {'by': sys.argv[2]})\n"
         "    if turn % 3 == 0: folder.discard_if_unused()\n"
         "    folder.close()\n"
     )
@@ -485,9 +488,9 @@ def test_damaged_json_is_one_line(config):
     folder = RunDirectory(replace(config, seed=-1))
     folder.keep_nodes(3)
     folder.once("group-size", lambda: Released(4))
-    folder.write_json("result.json", Disclosure.public({"a": 1}))
+    folder.write_result(Result(**RESULT))
     looks = {
-        "result.json": lambda: folder.result,
+        "result.json": lambda: Result.read(folder.path),
         "private/keys.json": lambda: folder.secret("hold-out coins"),
         "private/nodes.json": lambda: folder.keep_nodes(3),
         "released.json": lambda: folder.once("group-size", lambda: Released(5)),
@@ -513,31 +516,6 @@ def test_metrics_that_are_no_metrics_are_left_out(config):
 
 
 BASE = {"path": "p", "digest": "d", "revision": "", "dtype": "float32", "max_tokens": 64}
-
-
-def test_the_size_of_batches_is_the_least_that_fits_everywhere_and_is_kept(config):
-    folder = RunDirectory(config)
-    described = folder.keep_base({**BASE, "batch_tokens": 0})
-    assert described == {**BASE, "batch_tokens": 0}
-    assert folder.keep_batch(described, [0, 0]) == described  # nobody looked
-    chosen = folder.keep_batch(described, [900, 0, 300, 4000])
-    assert chosen == {**BASE, "batch_tokens": 300}
-    assert folder.keep_base({**BASE, "batch_tokens": 0}) == chosen
-    assert folder.keep_batch(chosen, [200]) == chosen  # a run that goes on
-    assert folder.keep_base({**BASE, "batch_tokens": 0}) == chosen
-
-
-def test_no_node_makes_batches_shorter_than_a_text(config):
-    folder = RunDirectory(config)
-    described = folder.keep_base({**BASE, "batch_tokens": 0})
-    assert folder.keep_batch(described, [1, 5000])["batch_tokens"] == 64
-
-
-def test_a_size_of_batches_that_was_asked_for_stays(config):
-    folder = RunDirectory(config)
-    described = folder.keep_base({**BASE, "batch_tokens": 70})
-    assert folder.keep_batch(described, [900])["batch_tokens"] == 70
-    assert folder.keep_batch({"kind": "hashing"}, []) == {"kind": "hashing"}
 
 
 # The run directory and its ledger: a run goes on only where they agree.
@@ -650,17 +628,13 @@ def test_a_result_that_is_not_of_this_ledger_is_refused(config, edit):
             ledger.charge(PoissonGaussian(0.1, 4.0), round_=1, covers="gradient sum")
             head = ledger.head
         assert folder.finished() is None
-        folder.write_json(
-            "result.json", Disclosure.public({"epsilon": 1.0, "ledger_head": str(head)})
-        )
-        assert folder.finished() == {"epsilon": 1.0, "ledger_head": str(head)}
+        result = Result(**RESULT | {"ledger_head": str(head)})
+        folder.write_result(result)
+        assert folder.finished() == result
         if edit == "another's head":
-            folder.write_json(
-                "result.json",
-                Disclosure.public({"epsilon": 0.1, "ledger_head": f"{head.index}:{64 * 'a'}"}),
-            )
+            folder.write_result(replace(result, ledger_head=f"{head.index}:{64 * 'a'}"))
         elif edit == "no head":
-            folder.write_json("result.json", Disclosure.public({"epsilon": 0.1}))
+            folder.write_result(replace(result, ledger_head=""))
         elif edit == "no ledger":
             folder.ledger_path.unlink()
         else:

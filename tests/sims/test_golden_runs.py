@@ -92,7 +92,7 @@ def told(folder: Path) -> dict[str, object]:
     metrics = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     figures = ("epsilon", "noise_multiplier", "clip_norm", "group_size", "heldout_accuracy")
     return {
-        **(chosen(result["choice"]) if "choice" in result else weights(folder)),
+        **(chosen(result["choice"]) if result["choice"] else weights(folder)),
         "events": [line["event"] for line in ledger if "event" in line],
         "figures": {name: result[name] for name in figures},
         "metrics": [json.loads(line) for line in metrics],

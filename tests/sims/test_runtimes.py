@@ -141,7 +141,7 @@ def test_a_survey_is_the_same(data: str, tmp_path: Path, runtime: str) -> None:
         result = run_in(where, config, 50)
         (charge,) = read_charges(Path(config.out) / "ledger.jsonl")
         assert charge.replay is not None
-        released.append((result["survey"], charge.replay, charge.event))
+        released.append((result["outcome"]["survey"], charge.replay, charge.event))
     assert released[0] == released[1]
 
 

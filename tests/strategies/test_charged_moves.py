@@ -125,7 +125,6 @@ def brought(monkeypatch):
                 clip_norm=clip.norm,
                 group_size=plan.group_size,
                 bytes_per_user=0.0,
-                account="As of uls.",
             )
 
         theirs = dataclasses.replace(

@@ -263,7 +263,6 @@ def test_defaults(run):
     spent = {c.event for c in read_charges(Path(result["out"]) / "ledger.jsonl")}
     rounds = PoissonGaussian(0.25, result["noise_multiplier"])
     assert spent == {rounds, HoldOut(0.2), HoldOut(0.2, 0.25)}
-    assert "4 gradient steps of length 1 " in result["account"]
     assert np.abs(theta_D).max() > 0
 
 
@@ -278,7 +277,6 @@ def test_a_run_of_one_local_step_is_uls(run):
 def test_options_reach_the_nodes(run):
     result, _ = run(strategy="dp-fedavg", local_steps=2, local_rate=0.5, group_size=3)
     assert result["clip_norm"] == pytest.approx(0.1 * 2 * 0.5)
-    assert "2 gradient steps of length 0.5 on at most 3 " in result["account"]
 
 
 @pytest.mark.usefixtures("quick_runs")

@@ -643,8 +643,6 @@ def test_the_median_is_released_once_and_paid_for(config):
     alone = accountant.epsilon([(event, 4)], adjacency=Adjacency.ADD_REMOVE, delta=1e-3)
     assert 0.475 < alone < 0.6
     assert result["epsilon"] > 0.999 * 0.5
-    assert str(result["group_size"]) in result["account"]
-    assert "choosing it cost" in result["account"]
     kept = json.loads((Path(result["out"]) / "released.json").read_text())
     assert kept.keys() == {"group-size", "held-out figures", "check"}
     assert kept["group-size"] == result["group_size"]
@@ -656,7 +654,6 @@ def test_a_given_group_size_costs_nothing(config):
     rounds = [MixtureGaussian(result["noise_multiplier"], 3, 0.05)] * 4
     assert charges(result) == [HELD_OUT[0], *rounds, HELD_OUT[1]]
     assert 0.4995 < result["epsilon"] <= 0.5
-    assert "choosing it cost" not in result["account"]
     assert result["gradients"] == pytest.approx(4 * 0.05 * 3 * 40 / sums.DEFAULT_GROUP_SIZE)
 
 
@@ -713,7 +710,6 @@ def test_group_privacy(config):
     rounds = [GroupGaussian(result["noise_multiplier"], 2, probability)] * 4
     assert charges(result) == [HoldOut(0.2), *rounds, HoldOut(0.2, 0.5)]  # all of ε, for nothing
     assert 0.495 < result["epsilon"] <= 0.5
-    assert "group privacy" in result["account"]
 
 
 @pytest.mark.usefixtures("quick_runs")

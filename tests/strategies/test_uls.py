@@ -239,27 +239,6 @@ def test_a_plan_with_buffers_costs_what_one_release_does(adjacency):
         plan(factor=BUFFERS, cohort=20, rounds=20, discrete=DiscreteNoise(7))
 
 
-def test_the_account_of_buffers_names_no_coin():
-    text = uls.account(plan(factor=BUFFERS, cohort=20, rounds=20), "contributed one vector")
-    assert "everybody of a group took part, by no coin" in text
-    assert "up to 4 rounds" in text
-    longest = 1.5 * BUFFERS.row_norm(20)
-    assert longest > 1.5 and f"mixed with that of earlier rounds to up to {longest:.3g}" in text
-    assert "Poisson" not in text
-
-
-def test_the_account_of_one_group_still_says_that_noise_is_shared():
-    buffers = BufferedToeplitz.scaled(np.array([0.6]), np.array([0.7]), 20, 1)
-    whole = plan(factor=buffers, cohort=PLAN["users"], rounds=20)
-    assert "paid for as one sum" in uls.account(whole, "contributed one vector")
-
-
-def test_the_account_says_which_noise_was_shared():
-    text = uls.account(plan(factor=FACTOR), "contributed one vector")
-    assert "divided into 3 groups by their names, which took turns" in text
-    assert "some of the noise of the 2 before was taken back" in text
-
-
 def test_the_cohort_that_is_taken_makes_whole_groups():
     for users, cohort in ((2_700, 540), (1_000, 200), (104, 104), (120, 120), (9_999, 500)):
         config = RunConfig.from_run_config({**SETTINGS, "users": users, "cohort": 0, "test": "t"})
@@ -298,11 +277,6 @@ def test_everybody_in_each_round_costs_what_as_many_releases_do():
         factor=BufferedToeplitz.scaled(np.zeros(1), np.zeros(1), made.rounds, 1),
     )  # noise that takes nothing back
     assert whole.noise == pytest.approx(made.noise, rel=1e-3)
-    assert "In each round everybody took part." in uls.account(made, "contributed one vector")
-
-
-def test_the_account_says_how_users_were_drawn():
-    assert "with probability 0.2, by Poisson sampling" in uls.account(plan(), "contributed one")
 
 
 # The node half

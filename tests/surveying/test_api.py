@@ -70,4 +70,4 @@ def test_what_is_refused(tmp_path, changes, message):
 
 def test_a_run_of_another_kind_is_no_survey(tmp_path):
     with pytest.raises(InputError, match="no survey"):
-        write_page(Run(tmp_path, {"strategy": "uls"}))
+        write_page(Run(tmp_path, {"strategy": "uls", "outcome": {}}))

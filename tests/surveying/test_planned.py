@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from cards import RESULT
 
 from murmuration.planning.plan import plan
 from murmuration.preference.data.errors import InputError
@@ -27,7 +28,7 @@ def folder(tmp_path):
         release = SurveyRelease(
             topics=(), sum_V=sum_V, noise=noise, stated_users=None, epsilon=0.5, delta=1e-5
         )
-        written = {"survey": release.to_json()}
+        written = RESULT | {"outcome": {"survey": release.to_json()}}
         (tmp_path / "result.json").write_text(json.dumps(written), encoding="utf-8")
         return tmp_path
 

@@ -58,7 +58,7 @@ def test_on_ray_the_search_is_the_same(ray, here, crowd, tmp_path, monkeypatch, 
     out = tmp_path / "t"
     winner = tune(crowd, out=out, runtime="ray", progress=True, **SMALL)
     shown = "".join(capfd.readouterr())
-    for name in ("heldout_accuracy", "heldout_noise", "weights", "search", "epsilon", "account"):
+    for name in ("heldout_accuracy", "heldout_noise", "weights", "outcome", "epsilon"):
         assert winner.result[name] == one.result[name], name
     models = [run.path / "model" / "model.safetensors" for run in (winner, one)]
     assert models[0].read_bytes() == models[1].read_bytes()
@@ -93,7 +93,7 @@ def test_an_interrupted_search_goes_on_where_it_is_said(ray, here, crowd, tmp_pa
     state = json.loads((tmp_path / "t" / "private" / "search.json").read_text())
     assert len(state["done"]) == 2 and len(state["points"]) == 4
     resumed = tune(out=tmp_path / "t", resume=True)  # in one process
-    for name in ("heldout_accuracy", "weights", "search", "epsilon"):
+    for name in ("heldout_accuracy", "weights", "outcome", "epsilon"):
         assert resumed.result[name] == here[0].result[name]
     assert files(tmp_path / "t") == files(here[0].path)
 

@@ -20,7 +20,7 @@ def test_a_search_says_what_it_cost_and_what_would_have_been_claimed(
     assert "chosen:\n  clip_norm = 0." in out
     assert [line for line in err if "how many runs there are is secret" in line]
     code, out, _ = cli("tune", "--resume", "--out", tmp_path / "t", "--json")
-    figures = json.loads(out)["search"]
+    figures = json.loads(out)["outcome"]["search"]
     assert code == 0
     assert figures["candidate_epsilon"] < figures["epsilon"] <= 4.0
     assert figures["every_setting_once_epsilon"] > figures["candidate_epsilon"]

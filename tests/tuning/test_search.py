@@ -166,7 +166,7 @@ def test_a_search_that_is_interrupted_goes_on_as_the_same(crowd, tmp_path, monke
     resumed = tune(out=tmp_path / "b", resume=True)
     assert (tmp_path / "b" / "ledger.jsonl").read_bytes().startswith(ledger)
     assert len(read_charges(tmp_path / "b" / "ledger.jsonl")) == 1
-    for name in ("heldout_accuracy", "weights", "search", "epsilon"):
+    for name in ("heldout_accuracy", "weights", "outcome", "epsilon"):
         assert resumed.result[name] == straight.result[name]
     drawn = [state["points"] for _, _, state, _ in candidates]
     assert all(points == drawn[0] for points in drawn)
@@ -227,7 +227,7 @@ def test_in_which_order_candidates_end_decides_nothing(
         assert heard == [4, 2]
     else:
         backwards = tune(crowd, grid=GRID, out=tmp_path / "b", seed=SEED, **SMALL)
-    for name in ("heldout_accuracy", "weights", "search", "epsilon"):
+    for name in ("heldout_accuracy", "weights", "outcome", "epsilon"):
         assert backwards.result[name] == straight.result[name]
 
 

@@ -144,10 +144,6 @@ def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
         clip_norm=clip.norm,
         group_size=plan.group_size,
         bytes_per_user=spec.cohort_bytes(context),
-        account=(
-            "Poisson sampling, independently per user: whoever took part sent one vector clipped "
-            f"to length {clip.norm:g}. Laplace noise was added to each coordinate of their sum."
-        ),
     )
 
 

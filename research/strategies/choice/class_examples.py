@@ -171,10 +171,9 @@ class PolicyClass:
         """None: likelihoods depend on this class."""
         del made
 
-    def try_out(self, schema: Schema, model: PreferenceModel, group_size: int, users: int) -> int:
-        """Zero: the policies are too many to test."""
+    def try_out(self, schema: Schema, model: PreferenceModel, group_size: int, users: int) -> None:
+        """Nothing: the policies are too many to test."""
         del schema, model, group_size, users
-        return 0
 
     def scores(
         self, theta_ID: Sequence[np.ndarray], prompts: Sequence[str], responses: Sequence[str]

@@ -236,15 +236,8 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         clip_norm=None,
         group_size=config.max_judgements,
         noise=0.0,
-        guarantee=_guarantee(mechanism),
         gradients=context.users,
         bytes_per_user=(4 + 8) * mechanism.choices,
-        account=(
-            f"Nothing was trained. Everybody took part once, with what {mechanism.choices:,} "
-            f"policies lose on the mean of their judgements, shifted to a minimum of zero and held "
-            f"within {mechanism.span:.3g}. One policy was drawn by exact coins, "
-            "with probability proportional to exp(-rate · sum)."
-        ),
         about={
             "class": plan.digest,
             "policies": mechanism.choices,
@@ -257,14 +250,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
                 "is in the unit of losses, summed over users."
             ),
         },
-    )
-
-
-def _guarantee(mechanism: ExponentialMechanism) -> str:
-    adjacency, epsilon = mechanism.adjacency, mechanism.epsilon
-    return (
-        f"User-level ({epsilon:g}, 0)-differential privacy under {adjacency} adjacency of the "
-        f"choice of one policy. {adjacency.sentence}"
     )
 
 

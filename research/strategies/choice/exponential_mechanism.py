@@ -65,8 +65,8 @@ CHOICE = Theorem(
     Mechanism.EXPONENTIAL,
     PureDp.kind,
     ALL,
-    "A policy drawn with weights e^(−εL/Δ), L being the sum of users' bounded losses, is "
-    "(ε, 0)-private.",
+    "Drawing a policy with probability proportional to e^(−εL/Δ), where L is the sum of users' "
+    "bounded losses, is (ε, 0)-DP.",
     "Zhou et al. 2025, Algorithm 2; McSherry and Talwar 2007",
     "exponential-mechanism",
 )

@@ -25,10 +25,8 @@ _log = get_logger("murmuration")
 
 def played(
     policy: PolicyModel, items: PublicItems, fit: PolicyFit
-) -> tuple[Callable[[Told], tuple[np.ndarray, list[str]]], str]:
-    """The function that plays a policy against itself, by a preference estimated from labels, and a
-    description.
-    """
+) -> Callable[[Told], tuple[np.ndarray, list[str]]]:
+    """The function that plays a policy against itself, by a preference estimated from labels."""
     from murmuration.preference.language.next_tokens import scored_tokens
     from murmuration.research.strategies.self_play.general_preference import GeneralPreference
     from murmuration.research.strategies.self_play.play import SelfPlay
@@ -48,13 +46,11 @@ def played(
 
         prompts = sorted(set(judgements.prompts))
         return play(preference, prompts, policy.network, policy.examples, longest, progress), [
-            "The policy is the last of the self-play; the paper's result is drawn from all of them."
+            f"The policy is the last of {play.iterations} that self-play went through, on "
+            f"{play.pairs} pairs that the base wrote; the paper's result is drawn from all of them."
         ]
 
-    return solve, (
-        f"a general preference was estimated by least squares, and by it a policy played "
-        f"{play.iterations} times against itself, on {play.pairs} pairs that the base wrote"
-    )
+    return solve
 
 
 SELF_PLAY = replace(objective("square-chipo"), name="selfplay", clips=False, fitter=played)

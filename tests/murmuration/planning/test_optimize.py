@@ -28,6 +28,7 @@ class Known(Public):
 
 def asked(**changes):
     given = {
+        "strategy": "uls",
         "users": 400,
         "group_size": None,
         "sampling_probability": None,
@@ -37,12 +38,12 @@ def asked(**changes):
         "epsilon": 0.5,
         "noise_multiplier": None,
     }
-    return PlanQuery("uls", **{**given, **changes})
+    return PlanQuery(**{**given, **changes})
 
 
 @pytest.fixture(scope="module")
 def found():
-    return optimize.solve("uls", asked(), 512, Known(), ADD)
+    return optimize.solve(asked(), 512, Known(), ADD)
 
 
 def by_name(found):
@@ -104,20 +105,20 @@ def test_example_sampling_is_weighed_at_the_same_compute(found):
 
 
 def test_example_sampling_can_be_what_is_asked_for():
-    found = optimize.solve("els", asked(), 512, Known(), ADD)
+    found = optimize.solve(asked(strategy="els"), 512, Known(), ADD)
     assert found["recommended"]["name"] == "els"
     assert found["recommended"]["group_size"] == 4
 
 
 def test_without_a_guarantee_there_is_no_choice():
-    found = optimize.solve("uls", asked(), 512, Known(), Adjacency.REPLACE)
+    found = optimize.solve(asked(), 512, Known(), Adjacency.REPLACE)
     assert "els" not in by_name(found)
     assert found["prefer"] == "uls"
     assert any("no guarantee under replace" in words for words in found["why"])
 
 
 def test_more_compute_than_there_is():
-    found = optimize.solve("uls", asked(users=40), 10**6, Known(), ADD)
+    found = optimize.solve(asked(users=40), 10**6, Known(), ADD)
     best = found["recommended"]
     assert (best["group_size"], best["cohort"]) == (16, 32)
     assert by_name(found)["els"]["sampling_probability"] == 1.0
@@ -137,7 +138,7 @@ def test_more_compute_than_there_is():
 )
 def test_what_is_missing_or_too_much(strategy, changes, compute, message):
     with pytest.raises(InputError, match=message):
-        optimize.solve(strategy, asked(**changes), compute, Known(), ADD)
+        optimize.solve(asked(strategy=strategy, **changes), compute, Known(), ADD)
 
 
 def row(user, prompt, chosen, rejected):

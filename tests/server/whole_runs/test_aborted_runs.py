@@ -157,7 +157,7 @@ def test_noise_that_was_shared_ends_with_an_abort_and_groups_go_on(config):
     assert (result["rounds"], result["stopped"]) == (6, None)
     assert [charge.event.part for charge in charges(config)] == [0, 1, 0, 1, 0, 1]
     assert result["epsilon"] <= config.epsilon
-    assert len(result["noise_coefficients"]) == 2
+    assert len(result["outcome"]["noise_coefficients"]) == 2
 
 
 def test_buffered_noise_goes_on_after_an_abort_and_is_paid_for_once(config):

@@ -14,7 +14,6 @@ from safetensors.numpy import load_file
 from murmuration.client.app import app as client_app
 from murmuration.preference.bases import base_of
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.kinds import language as kinds
 from murmuration.preference.language.base import settings as base_settings
 from murmuration.preference.language.base.network import language_base
 from murmuration.preference.reward import RewardModel
@@ -294,22 +293,10 @@ def test_a_head_on_states_of_half_the_bits(config, tmp_path):
     assert 0.0 < apart < 32 * 2**-9
 
 
-def test_sizes_of_batches_are_those_that_nodes_found_and_stay(config, broken_off, monkeypatch):
-    """A run goes on with it on machines that fit others."""
-    found = iter([300, 5000])
-    monkeypatch.setattr(kinds, "fitting_batch", lambda *_: next(found))
-    config = replace(config, max_tokens=50)
-    broken_off(replace(config, rounds=3), after=1)
-    kept = json.loads((Path(config.out) / "base.json").read_text())
-    assert kept["batch_tokens"] == 300
-    result = run(replace(config, rounds=3, resume=True))
-    assert result["features"]["batch_tokens"] == 300
-    assert next(found) == 5000  # nobody measured again
-
-
-def test_the_size_that_was_asked_for_is_taken(config, monkeypatch):
-    monkeypatch.setattr(kinds, "fitting_batch", None)
-    assert run(replace(config, batch_tokens=99))["features"]["batch_tokens"] == 99
+def test_the_size_of_batches_is_the_device_types_unless_it_is_given(config):
+    assert run(config)["features"]["batch_tokens"] == 0
+    given = replace(config, batch_tokens=99, out=config.out + "-given")
+    assert run(given)["features"]["batch_tokens"] == 99
 
 
 @pytest.mark.parametrize("part", ["lora", "full"])

@@ -32,7 +32,7 @@ def test_runs_that_are_complete_are_read_and_others_resumed(config, quick_runs):
     assert heard == ["r0", "r1"]
     written = [json.loads((Path(c.out) / "result.json").read_text()) for c in configs]
     assert written == first
-    marked = {**written[0], "read": True}
+    marked = {**written[0], "stopped": "it was read"}
     (Path(configs[0].out) / "result.json").write_text(json.dumps(marked))
     (Path(configs[1].out) / "result.json").unlink()
     again = one_by_one(configs, heard.append)

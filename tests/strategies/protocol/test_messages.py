@@ -55,20 +55,6 @@ def test_a_registration_of_a_simulation_says_how_many_rows_are_of_use(usable):
         messages.read_registry(told)
 
 
-def test_a_registration_says_how_much_a_language_model_computes_at_a_time():
-    reply = messages.registry_reply(RegistryEntry(0, KEYS, None, tokens=512))
-    assert messages.read_registry(reply).tokens == 512
-    del reply.config_records["registry"]["tokens"]
-    assert messages.read_registry(reply).tokens == 0
-
-
-@pytest.mark.parametrize("tokens", [-1, 2**40, 0.5])
-def test_what_no_node_could_compute(tokens):
-    reply = messages.registry_reply(RegistryEntry(0, KEYS, None, tokens=tokens))
-    with pytest.raises(MalformedReply, match="wrong shape"):
-        messages.read_registry(reply)
-
-
 @pytest.mark.parametrize(
     "content",
     [

@@ -45,9 +45,7 @@ TOLD = ToldLabels(
     np.array([1.0, 2.0]),
 )
 KEYS = PublicKeys(crypto.public_key(b"1" * 32), crypto.public_key(b"2" * 32))
-ENTRY = messages.RegistryEntry(
-    0, np.array([5, 9], dtype=np.uint64), np.array([1, 2]), places=1, tokens=3
-)
+ENTRY = messages.RegistryEntry(0, np.array([5, 9], dtype=np.uint64), np.array([1, 2]), places=1)
 TALLY_F = Tally().contribution(0.5)
 
 
@@ -252,7 +250,7 @@ def test_bytes_that_were_changed_on_their_way(kind, data):
         proto.ParseFromString(bytes(raw))
         content = recorddict_from_proto(proto)
     except Exception:
-        return  # Flower does not hand it over (``server.replies``)
+        return  # Flower does not hand it over (``server.app``)
     read(reader, content)
 
 

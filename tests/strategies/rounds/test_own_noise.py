@@ -6,11 +6,11 @@ import math
 from pathlib import Path
 from types import SimpleNamespace
 
-import banded_noise
 import numpy as np
 import pytest
-from banded_noise import BEFORE, NOW, Banded
+import two_band_noise
 from safetensors import numpy as safetensors
+from two_band_noise import BEFORE, NOW, TwoBand
 
 from murmuration.client.app import app as client_app
 from murmuration.planning.plan import plan
@@ -27,7 +27,7 @@ from murmuration.strategies import registry
 
 ROUNDS = 5
 pytestmark = pytest.mark.settings(
-    strategy="banded", test="crowd_test", users=50, epsilon=8.0, rounds=ROUNDS, seed=-1
+    strategy="two-band", test="crowd_test", users=50, epsilon=8.0, rounds=ROUNDS, seed=-1
 )
 CACHED = (
     registry._loaded,
@@ -42,7 +42,7 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-class ChargesAhead(Banded):
+class ChargesAhead(TwoBand):
     """Charges all rounds in the first, and adds no noise from then on."""
 
     def gradient(self, round_, totals):
@@ -54,7 +54,7 @@ class ChargesAhead(Banded):
         return super().gradient(round_, totals)
 
 
-class ReleasesTwice(Banded):
+class ReleasesTwice(TwoBand):
     """Releases a second sum in each round, under a name of its own."""
 
     def gradient(self, round_, totals):
@@ -68,9 +68,9 @@ def bring(monkeypatch):
     """A function: the strategy is installed, with this server half."""
 
     def install(half):
-        monkeypatch.setattr(banded_noise, "Banded", half)
+        monkeypatch.setattr(two_band_noise, "TwoBand", half)
         point = SimpleNamespace(
-            name="banded", value="banded_noise:BANDED", load=lambda: banded_noise.BANDED
+            name="two-band", value="two_band_noise:TWO_BAND", load=lambda: two_band_noise.TWO_BAND
         )
         monkeypatch.setattr(registry, "entry_points", lambda group: [point])
         for cached in CACHED:
@@ -83,9 +83,9 @@ def bring(monkeypatch):
 
 
 @pytest.fixture(autouse=True)
-def banded(bring):
+def two_band(bring):
     """The strategy is installed in every test."""
-    bring(Banded)
+    bring(TwoBand)
 
 
 def run(config, **changes):
@@ -112,14 +112,14 @@ def killed_after(config, round_, monkeypatch):
 def watched(monkeypatch):
     """Exact sums and what was released from them, by round: ``(exact, weighted, noisy)``."""
     rounds = []
-    released = Banded.release
+    released = TwoBand.release
 
     def release(self, round_, totals):
         noisy_D = released(self, round_, totals)
         rounds.append((round_, self.exact_D.copy(), totals["sum"].copy(), noisy_D.copy()))
         return noisy_D
 
-    monkeypatch.setattr(Banded, "release", release)
+    monkeypatch.setattr(TwoBand, "release", release)
     return rounds
 
 
@@ -163,7 +163,7 @@ def test_it_is_guarded_in_every_round(config, bring, seed):
 
 @pytest.mark.parametrize("seed", [-1, 4])
 def test_a_second_release_of_a_round_is_no_first_one_run_again(config, bring, monkeypatch, seed):
-    plan = banded_noise.BandedPlan
+    plan = two_band_noise.TwoBandPlan
     monkeypatch.setattr(plan, "besides", property(lambda of: {of.mechanism.event: of.rounds}))
     bring(ReleasesTwice)
     result = run(config, seed=seed)
@@ -189,25 +189,25 @@ def test_the_result_says_who_took_part_and_what_was_spent(config):
     assert result["epsilon"] == pytest.approx(spent)
     assert 7.9 < spent <= 8.0
     card = (Path(config.out) / "model" / "README.md").read_text(encoding="utf-8")
-    assert " ".join(str(result["account"]).split()[:8]) in " ".join(card.split())
+    assert result["theorem"]["unit"] in " ".join(card.split())
     assert "expected in a round" not in card
 
 
 def test_a_cohort_is_refused(config):
-    with pytest.raises(InputError, match="--cohort has no meaning for --strategy banded"):
+    with pytest.raises(InputError, match="--cohort has no meaning for --strategy two-band"):
         run(config, cohort=10)
 
 
 def test_plan_says_the_same_as_the_run(config):
     result = run(config)
-    told = {"strategy": "banded", "users": 50, "rounds": ROUNDS, "delta": 1e-3}
+    told = {"strategy": "two-band", "users": 50, "rounds": ROUNDS, "delta": 1e-3}
     told["adjacency"] = config.adjacency
     found = plan(**told, epsilon=8.0)
     assert found["noise_multiplier"] == result["noise_multiplier"]
     assert (found["cohort"], found["chosen"]) == (50, "")
     again = plan(**told, noise_multiplier=found["noise_multiplier"])
     assert again["epsilon"] == pytest.approx(result["epsilon"])
-    with pytest.raises(InputError, match="--cohort has no meaning for --strategy banded"):
+    with pytest.raises(InputError, match="--cohort has no meaning for --strategy two-band"):
         plan(**told, epsilon=8.0, cohort=10)
 
 

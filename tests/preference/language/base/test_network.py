@@ -307,3 +307,17 @@ def test_a_base_that_is_replaced_while_it_is_loaded_is_refused(
     monkeypatch.setattr(network, name, replaced)
     with pytest.raises(InputError, match="another model is here"):
         LanguageBase(BaseSettings(str(tmp_path / "m"), task=task, rank=2))
+
+
+def test_sizes_are_of_one_network(language_model):
+    base = LanguageBase(BaseSettings(language_model("gpt2"), rank=2))
+    other = base.in_batches(99)
+    assert (other.batch_tokens, base.batch_tokens) == (99, 2048)
+    assert other.model is base.model
+    assert other.in_batches(0) is base
+    assert other is base.in_batches(99)
+    assert other.to_config() == {**base.to_config(), "batch_tokens": 99}
+    described = {**base.to_config(), "batch_tokens": 7}
+    one, two_ = (language_base(described | {"batch_tokens": n}) for n in (7, 8))
+    assert one.model is two_.model
+    assert (one.batch_tokens, two_.batch_tokens) == (7, 8)

@@ -39,7 +39,7 @@ NOW, BEFORE = 0.75, 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
-class BandedPlan(SumPlan):
+class TwoBandPlan(SumPlan):
     """A plan in which all users' vectors are clipped; weighted sums of two rounds are released."""
 
     clip: UserClip
@@ -73,13 +73,13 @@ def client_update(
     return {"sum": bounded_sum(examples, work, keys_S, source, clip_of(work))}
 
 
-class Banded(SumStrategy, SteppedStrategy):
-    """The server half, with a ``BandedPlan``."""
+class TwoBand(SumStrategy, SteppedStrategy):
+    """The server half, with a ``TwoBandPlan``."""
 
-    name = "banded"
-    plan: BandedPlan
+    name = "two-band"
+    plan: TwoBandPlan
 
-    def __init__(self, plan: BandedPlan, ledger: Ledger, **arguments: Any) -> None:
+    def __init__(self, plan: TwoBandPlan, ledger: Ledger, **arguments: Any) -> None:
         super().__init__(plan, ledger, **arguments)
         # Of the last round: the exact sum, which stays in the run's private folder, and its
         # solution from what was released.
@@ -106,31 +106,26 @@ class Banded(SumStrategy, SteppedStrategy):
 
 def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
     """The plan, the strategy and the report's figures."""
-    plan = BandedPlan.for_epsilon(
+    plan = TwoBandPlan.for_epsilon(
         context.config.epsilon, clip=UserClip(context.config.clip_norm or 0.1), **context.sizes
     )
     optimizer = context.optimizer("sgd", plan.noise, 10.0 / plan.clip.norm)
     return spec.BuiltStrategy.of(
-        Banded(plan, ledger, **context.arguments(optimizer)),
+        TwoBand(plan, ledger, **context.arguments(optimizer)),
         plan,
         context,
         clip_norm=plan.clip.norm,
         group_size=plan.group_size,
         bytes_per_user=spec.cohort_bytes(context),
-        account=(
-            "Everybody took part in every round, with one vector clipped to length "
-            f"{plan.clip.norm:g}. Gaussian noise of {plan.noise_multiplier:.3g} times that length "
-            f"per coordinate was added to {NOW} of the sum and {BEFORE} of the sum before."
-        ),
     )
 
 
-BANDED = spec.Strategy(
-    name="banded",
+TWO_BAND = spec.Strategy(
+    name="two-band",
     help="Everybody in every round, with noise that the next round takes back in part.",
     build=build,
-    node_halves={"banded": spec.NodeHalf(client_update, length=spec.clip_norm)},
+    node_halves={"two-band": spec.NodeHalf(client_update, length=spec.clip_norm)},
     theorems=select(Unit.VECTOR, Participation.POISSON, Mechanism.GAUSSIAN),
     everybody=True,
-    solve=Planned(BandedPlan, fields=lambda query, adjacency: {"clip": UserClip(1.0)}),
+    solve=Planned(TwoBandPlan, fields=lambda query, adjacency: {"clip": UserClip(1.0)}),
 )
