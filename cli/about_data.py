@@ -26,7 +26,7 @@ def option_of(field: "Field[Any]", *, default: bool = True, **more: Any) -> Any:
     """
     declared_as, words = about(field), about(field).help
     if not default:
-        words = words.partition("[default")[0].strip()
+        words = words.partition("[default")[0]
     if declared_as.choices:
         more = {"click_type": click.Choice(declared_as.names), **more}
     if isinstance(kind := more.get("click_type"), click.Choice):
@@ -34,7 +34,7 @@ def option_of(field: "Field[Any]", *, default: bool = True, **more: Any) -> Any:
         words, more["metavar"] = _with_choices(words, list(kind.choices)), "NAME"
     of_bool = isinstance(field.default, bool)
     names = [option(field.name)] if of_bool else []
-    plain = words.replace("[", r"\[")  # which is markup
+    plain = words.rstrip().replace("[", r"\[")  # which is markup
     return typer.Option(*names, help=plain, show_default=False, **more)
 
 

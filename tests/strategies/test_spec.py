@@ -95,7 +95,7 @@ def test_the_non_private_twin_draws_none():
 @pytest.mark.parametrize("seeded", [True, False])
 def test_randomized_response_is_not_called_noise_in_floating_point(seeded):
     found = choose(config("local-label", adjacency="replace-labels"), 9, seeded=seeded, nodes=5)
-    assert found == NoiseChoice("randomized-response")
+    assert found == NoiseChoice("randomized response")
     assert found.on(9) is None
 
 

@@ -70,7 +70,7 @@ def test_published(made):
     assert [(p.users, p.cohort, p.rounds) for p in phases] == [(400, 300, 6)]
     assert {p.radius for p in phases} == {0.7}
     assert built.charges == built.strategy.plan.charges
-    assert built.gradients == 2 * 200 + 4 * 300
+    assert built.gradients == 6 * 300
 
 
 def test_published_by_theorem_4(made):
