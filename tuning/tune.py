@@ -86,20 +86,20 @@ def tune(
 
     if resume and (out is None or grid is not None or settings or test is not None or config):
         raise InputError("--resume: give --out, and no settings: they are those of the search")
-    settings = {**(config.given if config else {}), **as_written(settings)}
-    folder = run_folder(out or settings.pop("out", None))
+    chosen = {**(config.given if config else {}), **as_written(settings)}
+    folder = run_folder(out or chosen.pop("out", None))
     if resume:
         former = begun_with(folder)
-        settings, grid = former["settings"], former["grid"]
+        chosen, grid = former["settings"], former["grid"]
         expected_runs, eta = former["expected_runs"], former["eta"]
         seed = read_json(folder / "private" / "seed.json").get("seed", -1)
-        settings |= {"seed": int(seed)}
+        chosen |= {"seed": int(seed)}
     elif grid is None:
         raise InputError("--grid: name a setting and its values, as in --grid clip_norm=0.05,0.1")
     else:
         check_free(Path(os.path.realpath(folder)))
     sources = {name: value for name, value in (("data", data), ("test", test)) if value is not None}
-    search, given = _search(sources, folder, grid or {}, expected_runs, eta, settings)
+    search, given = _search(sources, folder, grid or {}, expected_runs, eta, chosen)
     public = {
         "settings": given,
         "grid": dict(grid or {}),
