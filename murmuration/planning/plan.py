@@ -96,7 +96,9 @@ def plan(
     sentences = _with_known_crowd(strategy.name, brought, given)
     run = _checked(given, noise_multiplier)
     neighbours = Adjacency(run.adjacency)
-    numbers: dict[str, Any] = {name: given.get(name) for name in SIX} | {"noise_multiplier": noise_multiplier}
+    numbers: dict[str, Any] = {name: given.get(name) for name in SIX} | {
+        "noise_multiplier": noise_multiplier
+    }
     if "delta" in given:
         numbers["delta"] = _delta_of(run, given)
     missing = [name for name in SIX if numbers[name] is None]

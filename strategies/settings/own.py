@@ -129,4 +129,6 @@ class LocalLabelSettings(Solved):
         good=not_negative,
         expected="between 0 and --delta, which it is part of",
     )
-    epochs: int = setting(0, "Passes over the data. policy: over all labels. [default: 1]", **AT_LEAST_ONE)
+    epochs: int = setting(
+        0, "Passes over the data. policy: over all labels. [default: 1]", **AT_LEAST_ONE
+    )
