@@ -43,7 +43,7 @@ POOLINGS = ("last", "mean")
 LORA_LAYERS = re.compile(r"auto|all|last:([1-9][0-9]{0,3})|([1-9][0-9]{0,3})-([1-9][0-9]{0,3})")
 #: Characters of a system prompt.
 MOST_SYSTEM = 10_000
-#: The server's optimizers (``strategies.optimizers``).
+#: The server's optimizers (``strategies.steps.optimizers``).
 OPTIMIZERS = ("sgd", "adam")
 
 

@@ -46,7 +46,6 @@ from murmuration.ranking.power import planned_power
 from murmuration.ranking.release import Pairing, RankingRelease
 from murmuration.ranking.settings import PAIRINGS, RankingSettings
 from murmuration.strategies.contributions import clip_of, sampled
-from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import RELEASED_ONCE, Planned, PlanQuery
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
@@ -61,6 +60,7 @@ from murmuration.strategies.spec import (
     grid_of_clip,
     sum_bytes,
 )
+from murmuration.strategies.steps.optimizers import SolvedModel
 from murmuration.strategies.sums import SumStrategy
 
 if TYPE_CHECKING:

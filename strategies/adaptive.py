@@ -35,7 +35,6 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.theorems import Unit, select
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import batches_users, clip_of, model_of, sampled
-from murmuration.strategies.optimizers import OptimizerSettings
 from murmuration.strategies.planning import NOISE, SAMPLED, Planned
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
@@ -48,6 +47,7 @@ from murmuration.strategies.spec import (
     cohort_bytes,
     grid_and_count,
 )
+from murmuration.strategies.steps.optimizers import OptimizerSettings
 from murmuration.strategies.sums import (
     CohortPlan,
     Discrete,
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 #
 # **Steps are counted in radii.** The gradient that the optimizer gets is divided by the radius it
 # was clipped with, so noise has the same size in every round, whatever the data made of the radius,
-# and the step size can be limited by it beforehand (see ``strategies.optimizers``). Only where
+# and the step size can be limited by it beforehand (``strategies.steps.step_size``). Only where
 # noise is small would such steps be longer than of any use: features of unit scale that spread
 # evenly over D dimensions curve the log loss by ¼ · 2 / D, and a run whose steps add up to a few
 # times the inverse of that has converged; noise from longer steps is not averaged out any more.

@@ -35,7 +35,6 @@ from murmuration.privacy.mechanisms.sampling import (
 )
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.strategies.charged_moves import ChargedMoves
-from murmuration.strategies.optimizers import ServerOptimizer, SolvedModel
 from murmuration.strategies.protocol import aggregation, messages, secure_rounds
 from murmuration.strategies.protocol.aggregation import CohortByNode, Expected
 from murmuration.strategies.protocol.availability import (
@@ -51,6 +50,7 @@ from murmuration.strategies.protocol.exchange import (
 )
 from murmuration.strategies.protocol.stated_plan import PARAMETER
 from murmuration.strategies.protocol.users import Registry
+from murmuration.strategies.steps.optimizers import ServerOptimizer, SolvedModel
 
 #: How names in a strategy's ``state`` begin of what must not be released: a checkpoint keeps these
 #: arrays in the run's private folder.

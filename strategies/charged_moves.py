@@ -22,7 +22,7 @@ import numpy as np
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.ledger_lines import LedgerError
 from murmuration.privacy.accounting.terms import Caveat
-from murmuration.strategies.optimizers import ServerOptimizer, SolvedModel
+from murmuration.strategies.steps.optimizers import ServerOptimizer, SolvedModel
 
 #: What the ledger has of it.
 UNCHARGED = "model moved without a charge"

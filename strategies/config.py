@@ -26,6 +26,7 @@ from murmuration.preference.policy_losses import (
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.regular_files import read_regular
 from murmuration.strategies import registry
+from murmuration.strategies.noise.choice import check_noise
 from murmuration.strategies.settings.declaration import (
     Scalar,
     about,
@@ -39,7 +40,7 @@ from murmuration.strategies.settings.privacy import parse_delta
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.settings.sampling import ROUNDS
 from murmuration.strategies.settings.toml_text import parse_toml
-from murmuration.strategies.spec import Strategy, check_masks, check_noise
+from murmuration.strategies.spec import Strategy, check_masks
 
 #: In a ``config.json``, beside the settings: what ties them to the run's secret keys
 #: (``server.run_files.check_of``).

@@ -25,6 +25,12 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.contributions import bounded_sum, clip_of
+from murmuration.strategies.noise.correlation import (
+    OF_VECTORS,
+    applies,
+    check_sampling,
+    correlation,
+)
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own import FedAvgSettings
@@ -36,17 +42,7 @@ from murmuration.strategies.spec import (
     clip_norm,
     grid_of_clip,
 )
-from murmuration.strategies.uls import (
-    DEFAULT_CLIP,
-    OF_VECTORS,
-    Uls,
-    UlsPlan,
-    applies,
-    built,
-    check_sampling,
-    correlation,
-    sampled_users,
-)
+from murmuration.strategies.uls import DEFAULT_CLIP, Uls, UlsPlan, built, sampled_users
 
 if TYPE_CHECKING:
     from murmuration.preference.kinds.model import TrainingExamples

@@ -20,6 +20,7 @@ from murmuration.strategies.adaptive import ADAPTIVE
 from murmuration.strategies.aup.builders import AUP
 from murmuration.strategies.dp_fedavg import DP_FEDAVG
 from murmuration.strategies.els import ELS, GROUP
+from murmuration.strategies.nonprivate import NONPRIVATE
 from murmuration.strategies.protocol import group_size_histogram
 from murmuration.strategies.settings.declaration import ENTRY_POINTS
 from murmuration.strategies.settings.run import Settings
@@ -33,7 +34,7 @@ from murmuration.strategies.spec import (
     Strategy,
     described_base,
 )
-from murmuration.strategies.uls import NONPRIVATE, ULS
+from murmuration.strategies.uls import ULS
 
 #: In the order in which they are offered.
 OURS = (

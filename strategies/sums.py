@@ -10,6 +10,7 @@ Legend: D dimensions.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.continual.correlated_sum import CorrelatedNoise, CorrelatedSum
+from murmuration.privacy.disclosure import Public, Shown
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.clipping import ExampleClip, UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
@@ -36,7 +38,7 @@ from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum
 from murmuration.privacy.mechanisms.sampling import PoissonSampler, Sampler
 from murmuration.privacy.theorems import Theorem
-from murmuration.strategies.base import CohortStrategy, Plan
+from murmuration.strategies.base import PRIVATE, CohortStrategy, Plan
 from murmuration.strategies.protocol import messages
 
 #: Noise on a grid, of the server or of the nodes; None: in floating point.
@@ -245,9 +247,16 @@ def check_size(users: int, cohort: int, rounds: int, group_size: int) -> None:
 class ClippedPlan(Plan, Protocol):
     """A plan whose rounds are one noisy sum of clipped vectors."""
 
+    rounds: int
+
     @property
     def mechanism(self) -> GaussianSum | ExampleSum | CorrelatedSum:
         """The mechanism that each round runs and charges."""
+        ...
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation per coordinate of the averaged gradient, in the round with most."""
         ...
 
 
@@ -306,3 +315,33 @@ class SumStrategy(CohortStrategy):
             ledger=self.ledger,
             source=self.source,
         )
+
+    def figures(self) -> Mapping[str, Shown[float]]:
+        """The length of a round's noise, if it is not the same in all of them."""
+        if self.memory is None or not self.memory.rounds:
+            return super().figures()
+        row_norm = self.memory.factor.row_norm
+        std = self.plan.noise / row_norm(self.plan.rounds) * row_norm(self.memory.rounds)
+        return {"noise_norm": Public(std * math.sqrt(len(self.optimizer.theta)))}
+
+    def outcome(self) -> Mapping[str, Shown[object]]:
+        """Also how noise is correlated."""
+        if self.memory is None:
+            return super().outcome()
+        parameters = Public(list(self.memory.factor.parameters))
+        return {**super().outcome(), "noise_coefficients": parameters}
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The state that a resumed run needs; the noise that later rounds share is secret."""
+        secret: dict[str, np.ndarray] = {}
+        if self.memory and self.rounds_done < self.plan.rounds:
+            secret = self.memory.state()
+        return {**super().state(), **{PRIVATE + name: array for name, array in secret.items()}}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Continue from ``state()``."""
+        super().restore(state)
+        if self.memory is not None:
+            self.memory.restore(
+                {name.removeprefix(PRIVATE): array for name, array in state.items()}
+            )

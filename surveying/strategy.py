@@ -34,7 +34,6 @@ from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.theorems import Participation, Unit, select
 from murmuration.strategies.contributions import clip_of
-from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import RELEASED_ONCE, Planned
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
@@ -49,6 +48,7 @@ from murmuration.strategies.spec import (
     grid_of_clip,
     sum_bytes,
 )
+from murmuration.strategies.steps.optimizers import SolvedModel
 from murmuration.strategies.sums import SumStrategy
 from murmuration.surveying.questionnaire import KIND, Questionnaire
 from murmuration.surveying.release import SurveyRelease

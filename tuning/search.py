@@ -42,9 +42,9 @@ from murmuration.sims.runtimes.execute import check_data
 from murmuration.sims.runtimes.sweep import Failed
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
+from murmuration.strategies.noise.choice import choose_noise
 from murmuration.strategies.settings.declaration import Scalar
 from murmuration.strategies.settings.own import Sampled
-from murmuration.strategies.spec import choose_noise
 from murmuration.strategies.uls import sampled_users
 from murmuration.tuning.calibration import CalibratedSearch, calibrated
 from murmuration.tuning.candidates import CandidateFailed, RunAll

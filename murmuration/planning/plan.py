@@ -164,7 +164,7 @@ def _checked(given: Mapping[str, Any], noise_multiplier: float | None) -> RunCon
         InputError: a value that no run could use.
     """
     from murmuration.strategies.config import RunConfig
-    from murmuration.strategies.correlation import check_bands
+    from murmuration.strategies.noise.correlation import check_bands
 
     if noise_multiplier is not None and type(noise_multiplier) not in (int, float):
         raise InputError(f"--noise-multiplier must be a number; got {noise_multiplier!r}")

@@ -36,8 +36,8 @@ from murmuration.strategies.aup.published import (
 )
 from murmuration.strategies.aup.schedule import Phase
 from murmuration.strategies.base import Participants
-from murmuration.strategies.optimizers import PhasedSgd
 from murmuration.strategies.protocol.users import Registry
+from murmuration.strategies.steps.optimizers import PhasedSgd
 
 _FAR = 1e3
 _ODD = 11  # an odd cohort, small, so that the test passes often enough to be watched

@@ -23,8 +23,8 @@ from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry
 from murmuration.strategies.base import CohortStrategy
-from murmuration.strategies.optimizers import ServerOptimizer
 from murmuration.strategies.protocol import messages
+from murmuration.strategies.steps.optimizers import ServerOptimizer
 
 _WARMUP = 5  # rounds
 _REST = "the rest: Flower's message loop, checks, bookkeeping"

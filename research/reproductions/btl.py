@@ -26,7 +26,6 @@ from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry as catalogue
 from murmuration.strategies.base import CohortStrategy, Participants
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.users import Registry
 from murmuration.strategies.registry import build
@@ -38,6 +37,7 @@ from murmuration.strategies.solved.objective_perturbation import (
     ObjectivePlan,
 )
 from murmuration.strategies.spec import RunContext
+from murmuration.strategies.steps.optimizers import SolvedModel
 
 #: ‖θ*‖.
 NORM = 2.0

@@ -49,9 +49,9 @@ from murmuration.research.reproductions.entry import (
 )
 from murmuration.research.reproductions.plots import line, open_corner
 from murmuration.sims.population import population
-from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.step_size import noise_limited_rate
+from murmuration.strategies.steps.optimizers import OptimizerSettings, ServerOptimizer
+from murmuration.strategies.steps.step_size import noise_limited_rate
 from murmuration.strategies.uls import DEFAULT_CLIP, RATE_CEILING, UlsPlan, client_update
 
 FLIPPED, AGAINST = "flipped labels", "always against"

@@ -21,7 +21,6 @@ from murmuration.strategies.aup.published import AupPublished, PublishedPlan
 from murmuration.strategies.aup.schedule import Phase
 from murmuration.strategies.aup.threshold import AupThreshold, ThresholdPlan, ThresholdRule
 from murmuration.strategies.contributions import client_update
-from murmuration.strategies.optimizers import PhasedSgd
 from murmuration.strategies.planning import NOISE, SAMPLED, Planned, PlanQuery
 from murmuration.strategies.settings.own import AupSettings
 from murmuration.strategies.spec import (
@@ -32,6 +31,7 @@ from murmuration.strategies.spec import (
     clip_norm,
     grid_and_count,
 )
+from murmuration.strategies.steps.optimizers import PhasedSgd
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
 
 #: Step size without noise, on gradients that are not clipped: that of ULS at its default clip norm.

@@ -40,9 +40,9 @@ from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.strategies import contributions
 from murmuration.strategies.aup.schedule import Phase, phase_of
 from murmuration.strategies.base import SteppedStrategy
-from murmuration.strategies.optimizers import PhasedSettings, PhasedSgd
 from murmuration.strategies.protocol import messages
-from murmuration.strategies.step_size import noise_limited_rate
+from murmuration.strategies.steps.optimizers import PhasedSettings, PhasedSgd
+from murmuration.strategies.steps.step_size import noise_limited_rate
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, check_size
 
 #: Default τ: what nearly all pairs of averaged gradients stay within, for features of unit scale.
@@ -152,7 +152,7 @@ class PublishedPlan:
 
     def noise_limited(self) -> "PublishedPlan":
         """The plan with smaller step sizes if the noise requires them; see
-        ``strategies.optimizers``.
+        ``strategies.steps.optimizers``.
         """
         rates = [
             noise_limited_rate(self.std(number), PhasedSettings.of((phase,)), phase.rate)

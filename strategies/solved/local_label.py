@@ -42,7 +42,6 @@ from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.privacy.theorems import Mechanism, Participation, Unit, find, select
 from murmuration.strategies.base import CohortStrategy
-from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import label_queries, messages
 from murmuration.strategies.protocol.public_items import PublicItems
 from murmuration.strategies.protocol.users import RegistryError
@@ -50,6 +49,7 @@ from murmuration.strategies.settings.declaration import option
 from murmuration.strategies.settings.own import LocalLabelSettings
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import BuiltStrategy, RunContext, Strategy
+from murmuration.strategies.steps.optimizers import SolvedModel
 
 if TYPE_CHECKING:
     import torch

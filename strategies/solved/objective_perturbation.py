@@ -37,7 +37,6 @@ from murmuration.privacy.disclosure import Public, Shown
 from murmuration.privacy.mechanisms.clipping import LabelClip, UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.theorems import Mechanism, Unit, select
-from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.planning import RELEASED_ONCE, Planned
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
@@ -54,6 +53,7 @@ from murmuration.strategies.spec import (
     RunContext,
     Strategy,
 )
+from murmuration.strategies.steps.optimizers import SolvedModel
 from murmuration.strategies.sums import SumStrategy
 
 if TYPE_CHECKING:

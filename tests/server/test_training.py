@@ -27,10 +27,10 @@ from murmuration.server.outcome import Pace
 from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies import optimizers, step_size
-from murmuration.strategies.optimizers import OptimizerSettings
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.stated_plan import StatedPlan
+from murmuration.strategies.steps import optimizers, step_size
+from murmuration.strategies.steps.optimizers import OptimizerSettings
 
 pytestmark = [
     pytest.mark.usefixtures("quick_runs"),
@@ -320,7 +320,7 @@ def test_warnings(config, crowd_test):
 
 
 def test_noise_in_floating_point_names_its_cure(config, monkeypatch):
-    monkeypatch.setattr("murmuration.strategies.spec.installed", lambda: False)
+    monkeypatch.setattr("murmuration.strategies.noise.choice.installed", lambda: False)
     warnings = run(replace(config, seed=-1))["warnings"]
     assert any("murmuration-rlhf[secure]" in text for text in warnings)
     assert sum("floating point" in text for text in warnings) == 1

@@ -26,9 +26,9 @@ from murmuration.privacy.mechanisms.grid import step_for
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.base import Participants
-from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.users import Registry
+from murmuration.strategies.steps.optimizers import OptimizerSettings, ServerOptimizer
 from murmuration.strategies.uls import Uls, UlsPlan
 
 

@@ -30,12 +30,12 @@ from murmuration.strategies.aup.centred import AupCentred
 from murmuration.strategies.aup.threshold import AupThreshold, ThresholdPlan
 from murmuration.strategies.base import Participants
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.optimizers import OptimizerSettings
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import RegistryEntry
 from murmuration.strategies.protocol.users import Registry
 from murmuration.strategies.registry import build, named
 from murmuration.strategies.spec import RunContext
+from murmuration.strategies.steps.optimizers import OptimizerSettings
 
 PLAN = {
     "users": 100,

@@ -17,9 +17,9 @@ from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
 from murmuration.privacy.mechanisms.tally import STEPS, Tally
 from murmuration.strategies.base import Participants, SteppedStrategy
-from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.availability import Reason, RunAborted
+from murmuration.strategies.steps.optimizers import SolvedModel
 from murmuration.strategies.sums import SumStrategy
 from murmuration.strategies.uls import Uls
 

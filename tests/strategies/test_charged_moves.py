@@ -19,7 +19,7 @@ from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry, spec, uls
 from murmuration.strategies.charged_moves import UNCHARGED, ChargedMoves, UnchargedMove
-from murmuration.strategies.optimizers import SolvedModel
+from murmuration.strategies.steps.optimizers import SolvedModel
 from murmuration.strategies.uls import Uls, UlsPlan
 
 pytestmark = pytest.mark.settings(test="crowd_test", epsilon=8.0, rounds=3, cohort=20, seed=-1)

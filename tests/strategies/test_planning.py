@@ -24,9 +24,9 @@ from murmuration.strategies.adaptive import (
     AdaptivePlan,
     QuantileRule,
 )
-from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer, workload
 from murmuration.strategies.planning import PlanQuery, largest
 from murmuration.strategies.settings.own import AupSettings, UlsSettings
+from murmuration.strategies.steps.optimizers import OptimizerSettings, ServerOptimizer, workload
 
 WHOLE = {
     "users": 400,

@@ -23,9 +23,9 @@ from murmuration.research.audits.survey import one_answer
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
+from murmuration.strategies.steps.optimizers import SolvedModel
 from murmuration.surveying.answers import SurveyAnswers
 from murmuration.surveying.questionnaire import Questionnaire
 from murmuration.surveying.release import SurveyRelease

@@ -36,12 +36,12 @@ from murmuration.strategies.adaptive import DEFAULT_START
 from murmuration.strategies.aup.published import DEFAULT_RADIUS
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.optimizers import ServerOptimizer
 from murmuration.strategies.settings.sampling import usual_cohort
 from murmuration.strategies.solved import label_moment
 from murmuration.strategies.solved.label_moment import LabelMoment
 from murmuration.strategies.solved.local_label import Estimate
 from murmuration.strategies.solved.moment_solver import Moment
+from murmuration.strategies.steps.optimizers import ServerOptimizer
 
 DELTA = 1e-5
 USERS, LABELS = "add-remove", "replace-labels"

@@ -47,7 +47,7 @@ from murmuration.research.reproductions.entry import (
 )
 from murmuration.research.reproductions.plots import legend_below, line, open_corner
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.optimizers import ServerOptimizer
+from murmuration.strategies.steps.optimizers import ServerOptimizer
 from murmuration.strategies.uls import DEFAULT_CLIP
 
 USERS, EACH, DIMENSION, ROUNDS = 2000, 32, 16, 200

@@ -47,7 +47,6 @@ from murmuration.research.strategies.choice.exponential_mechanism import (
 from murmuration.research.strategies.choice.policy_class import KIND, policy_of, read_class
 from murmuration.research.strategies.choice.settings import ExponentialSettings
 from murmuration.strategies.base import CohortStrategy
-from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.declaration import option
@@ -60,6 +59,7 @@ from murmuration.strategies.spec import (
     Strategy,
     base_settings,
 )
+from murmuration.strategies.steps.optimizers import SolvedModel
 
 
 @dataclass(frozen=True)

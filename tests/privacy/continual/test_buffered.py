@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from murmuration.privacy.accounting.events import BufferedGaussian, BufferedLater
 from murmuration.privacy.continual.buffered import BufferedToeplitz
 from murmuration.privacy.continual.toeplitz import Workload
-from murmuration.strategies.optimizers import OptimizerSettings, workload
+from murmuration.strategies.steps.optimizers import OptimizerSettings, workload
 
 SCALES, DECAYS = (0.6, 0.2), (0.7, 0.3)
 

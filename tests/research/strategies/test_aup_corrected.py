@@ -10,7 +10,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.research.strategies import aup_corrected
 from murmuration.research.strategies.aup_corrected import AupCorrected, CorrectedPlan
 from murmuration.research.strategies.filtered_mean import TestedGaussian
-from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer
+from murmuration.strategies.steps.optimizers import OptimizerSettings, ServerOptimizer
 
 PLAN = {
     "users": 2500,

@@ -19,9 +19,9 @@ from murmuration.strategies.aup.published import (
 )
 from murmuration.strategies.aup.schedule import Phase, doubling
 from murmuration.strategies.base import Participants
-from murmuration.strategies.optimizers import PhasedSgd
 from murmuration.strategies.protocol.messages import RegistryEntry
 from murmuration.strategies.protocol.users import Registry
+from murmuration.strategies.steps.optimizers import PhasedSgd
 
 ADD = Adjacency.ADD_REMOVE
 TWO = (Phase(50, 25, 4, 0.5, 1.0), Phase(100, 25, 6, 0.5, 1.0))

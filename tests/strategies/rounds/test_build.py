@@ -12,16 +12,17 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies import registry, sums, uls
+from murmuration.strategies import nonprivate, registry, sums, uls
 from murmuration.strategies.base import Participants
 from murmuration.strategies.config import RunConfig
+from murmuration.strategies.nonprivate import NonPrivate
 from murmuration.strategies.protocol.messages import RegistryEntry
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 from murmuration.strategies.protocol.users import Registry
 from murmuration.strategies.registry import build, named
 from murmuration.strategies.spec import RunContext
-from murmuration.strategies.step_size import noise_limited_rate
-from murmuration.strategies.uls import NonPrivate, Uls
+from murmuration.strategies.steps.step_size import noise_limited_rate
+from murmuration.strategies.uls import Uls
 
 CONFIG = RunConfig(epsilon=0.5, delta=1e-3, rounds=4, cohort=20)
 
@@ -118,7 +119,7 @@ def test_nonprivate(made):
     assert built.clip_norm is None
     assert built.group_size == sums.DEFAULT_GROUP_SIZE
     assert built.strategy.optimizer.settings.kind == "adam"
-    assert built.strategy.optimizer.settings.rate == uls.RATE
+    assert built.strategy.optimizer.settings.rate == nonprivate.RATE
 
 
 def test_every_strategy_can_be_built(made):

@@ -25,11 +25,11 @@ from murmuration.server import training
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.solved import label_moment
 from murmuration.strategies.solved.label_moment import LabelMoment, LabelMomentPlan
 from murmuration.strategies.solved.moment_solver import MomentSolver
+from murmuration.strategies.steps.optimizers import SolvedModel
 
 LABELS = Adjacency.REPLACE_LABELS
 PLAN = {"users": 40, "rounds": 1, "delta": 1e-5, "adjacency": LABELS}

@@ -26,7 +26,6 @@ from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.base import Participants
-from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.protocol.public_items import PublicItems
 from murmuration.strategies.protocol.users import Registry
@@ -37,6 +36,7 @@ from murmuration.strategies.solved.local_label import (
     Told,
     on_features,
 )
+from murmuration.strategies.steps.optimizers import SolvedModel
 
 pytestmark = pytest.mark.settings(
     test="crowd", strategy="local-label", adjacency="replace-labels", epsilon=4.0

@@ -13,13 +13,13 @@ from murmuration.privacy.accounting.ledger import BudgetExceeded
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.research.reproductions.btl import Population, without_labels
 from murmuration.research.theory.analytic_gaussian import calibrate_noise
-from murmuration.strategies.optimizers import SolvedModel
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.solved import objective_perturbation
 from murmuration.strategies.solved.objective_perturbation import (
     ObjectivePerturbation,
     ObjectivePlan,
 )
+from murmuration.strategies.steps.optimizers import SolvedModel
 
 PLAN = {"users": 40, "delta": 1e-5, "adjacency": Adjacency.REPLACE_LABELS}
 

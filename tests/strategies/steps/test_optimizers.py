@@ -11,7 +11,7 @@ from safetensors.numpy import load, save
 
 from murmuration.preference.choices import OPTIMIZERS
 from murmuration.strategies.aup.schedule import Phase
-from murmuration.strategies.optimizers import (
+from murmuration.strategies.steps.optimizers import (
     OptimizerSettings,
     PhasedSettings,
     PhasedSgd,

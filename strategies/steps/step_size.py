@@ -12,8 +12,8 @@ import math
 from dataclasses import replace
 
 from murmuration.preference.policy_losses import DEFAULT, objective
-from murmuration.strategies.optimizers import OptimizerSettings
 from murmuration.strategies.settings.run import Settings
+from murmuration.strategies.steps.optimizers import OptimizerSettings
 
 #: How far noise moves a linear head in a whole run, in logits.
 NOISE_LOGITS = 0.25

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from murmuration.strategies.optimizers import OptimizerSettings, ServerOptimizer
-from murmuration.strategies.step_size import NOISE_LOGITS, noise_limited_rate
+from murmuration.strategies.steps.optimizers import OptimizerSettings, ServerOptimizer
+from murmuration.strategies.steps.step_size import NOISE_LOGITS, noise_limited_rate
 
 
 def settings(kind="sgd", **changes):

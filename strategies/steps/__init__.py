@@ -1,0 +1,1 @@
+"""The steps that the server takes: its optimizers, and how far a step goes."""
