@@ -63,8 +63,13 @@ def parameters_of(fields: "Iterable[Field[Any]]") -> list[inspect.Parameter]:
 
 
 def planned_parameters() -> list[inspect.Parameter]:
-    """The parameters of a plan, where numbers have no default: one of them is solved for."""
-    of_runs = [_parameter(each, of_setting(each.name, default=False)) for each in planned_fields()]
+    """The parameters of a plan, where one number is solved for; of the others only the cohort has
+    a default.
+    """
+    of_runs = [
+        _parameter(each, of_setting(each.name, default=each.name == "cohort"))
+        for each in planned_fields()
+    ]
     return [*of_runs, *parameters_of(plan_fields())]
 
 

@@ -53,6 +53,7 @@ def write_board(folder: Path, release: RankingRelease, result: Mapping[str, Any]
         "epsilon": release.epsilon,
         "delta": release.delta,
         "promise": facts(result)["claim"],
+        "adjacency": result["adjacency"],
         "confidence": CONFIDENCE,
         "boards": [in_numbers(board) for board in boards],
     }

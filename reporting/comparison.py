@@ -191,7 +191,7 @@ def _spent(account: Account, head: Head, result: dict[str, Any]) -> tuple[float,
 
 def digest_of_test(result: Mapping[str, Any]) -> str | None:
     """The digest of the public test; None if there is none."""
-    return result["baselines"]["test_digest"] if result["baselines"] else None
+    return (result.get("baselines") or {}).get("test_digest")
 
 
 def warnings_of(runs: Sequence[RunSeen]) -> list[str]:

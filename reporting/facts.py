@@ -13,6 +13,7 @@ from murmuration.privacy.figures import (
     share_text,
 )
 from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
+from murmuration.privacy.theorems import Participation
 
 #: What is promised, in a line.
 _CLAIMS = {
@@ -78,7 +79,7 @@ def facts(result: Mapping[str, Any]) -> dict[str, Any]:
 def sampling(run: Mapping[str, Any]) -> str:
     """The users who take part in a round."""
     who = str(run["theorem"]["participation"])
-    if run["cohort"] >= run["users"]:
+    if run["cohort"] >= run["users"] or who == Participation.EXAMPLES:
         return who
     return f"{who}; {run['cohort']:,} of {run['users']:,} expected in a round"
 

@@ -5,6 +5,7 @@ fields, so that whatever reads a result can rely on each.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,7 +111,7 @@ class Result:
         names = {field.name for field in dataclasses.fields(cls)}
         for name in sorted(values.keys() ^ names):
             why = "is missing" if name in names else "is no field of a result"
-            raise InputError(f"{path}: {name} {why}: bring back an undamaged copy")
+            raise InputError(f"{path}: {name} {why}: it is damaged, or of another version")
         try:
             return cls(**values)
         except InputError as error:
@@ -139,4 +140,6 @@ def _is(value: object, kind: Any) -> bool:
         return bool in kinds
     if isinstance(value, int) and float in kinds:
         return True
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
     return isinstance(value, tuple(kinds))

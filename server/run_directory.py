@@ -100,12 +100,12 @@ class RunDirectory(RunFolder):
             raise InputError(f"{self.path} cannot be resumed: {error}") from None
         check = before.pop(CHECK, None)
         now = {**config.immutable_fields(), "seed": config.seed}
-        changed = sorted(name for name in now if before.get(name) != now[name])
+        changed = sorted(n for n in {*now, *before} if before.get(n) != now.get(n))
         if changed:
             name = changed[0]
             raise InputError(
                 f"--resume with other settings: --{name.replace('_', '-')} was "
-                f"{before.get(name)!r} and is now {now[name]!r}; use the settings of the run, "
+                f"{before.get(name)!r} and is now {now.get(name)!r}; use the settings of the run, "
                 "or another --out"
             )
         seed = before.pop("seed")

@@ -76,8 +76,11 @@ class RunConfig(Settings):
         if "thumbs" in (given.get("kind"), given.get("model")):  # one goes with the other
             given = {"kind": "thumbs", "model": "thumbs", **given}
         for_one = {name: given.pop(name) for name in OWN_SETTINGS if name in given}
+        flat = own_settings(strategy, for_one)
         if own is None or own == type(own)():  # another strategy's defaults stand for this one's
-            own = own_settings(strategy, for_one)
+            own = flat
+        elif type(own) is strategy.settings:
+            own = replace(own, **{name: getattr(flat, name) for name in for_one})  # type: ignore[type-var]
         if type(own) is not strategy.settings:
             raise InputError(f"{own!r} are no settings of --strategy {strategy.name}")
         for each in declared(Settings):

@@ -59,7 +59,8 @@ def write_survey(folder: Path, release: SurveyRelease, result: Mapping[str, Any]
         result: the figures of its ``result.json``.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    numbers = {"promise": facts(result)["claim"], **in_numbers(release)}
+    promised = {"promise": facts(result)["claim"], "adjacency": result["adjacency"]}
+    numbers = {**promised, **in_numbers(release)}
     text = json.dumps(numbers, indent=2, allow_nan=False, ensure_ascii=False)
     replace_file(folder / NUMBERS, f"{text}\n".encode())
     replace_file(folder / PAGE, page(release, result).encode())

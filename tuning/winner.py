@@ -12,6 +12,7 @@ from murmuration.privacy import attack_bounds
 from murmuration.privacy.accounting import second_opinion
 from murmuration.privacy.accounting.ledger import Ledger, read_account
 from murmuration.privacy.promise import Promise, ReleasedRun
+from murmuration.privacy.theorems import Mechanism, select
 from murmuration.reporting.run_end import RunReport
 from murmuration.server.result import Result
 from murmuration.server.run_folder import RunFolder
@@ -69,6 +70,7 @@ def release(
         ledger_head=str(ledger.head),
         warnings=[first, *theirs.warnings],
         promise=own.to_json(),
+        theorem=theirs.theorem | _of_the_choice(theirs.theorem),
         private=own.private,
         out=str(folder.path),
         outcome={**theirs.outcome, "search": dict(figures)},
@@ -92,3 +94,12 @@ def _put(model: Path, place: Path, card: str) -> None:
     shutil.copytree(model, new, copy_function=shutil.copyfile)
     (new / "README.md").write_text(card.rstrip("\n") + "\n", encoding="utf-8")
     new.rename(place)
+
+
+def _of_the_choice(theorem: Mapping[str, str]) -> dict[str, str]:
+    """The statement about a candidate, with that about releasing the best of them."""
+    (stopping,) = select(Mechanism.RANDOM_STOPPING)
+    return {
+        "says": f"{theorem['says']} {stopping.says}",
+        "source": f"{theorem['source']}; {stopping.source}",
+    }

@@ -50,7 +50,7 @@ def compare(
             ``"aup:published"``, ``"uls:learning_rate=0.5:rounds=100"``. With ``adjacency=`` among
             them strategies that share none are compared, each under its own.
         epsilon: One or several privacy budgets.
-        config: Settings that all runs share; ``settings`` override it.
+        config: Settings that all runs share, but for epsilon and seed; ``settings`` override it.
         out: Folder for all runs, the table and the plot; existing runs are read.
         data: What to train on, as in ``train``.
         test: What to measure accuracy on, as in ``train``.

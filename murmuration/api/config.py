@@ -34,6 +34,7 @@ from murmuration.strategies.config import (
 from murmuration.strategies.settings.declaration import about, option
 from murmuration.strategies.settings.from_python import in_python
 from murmuration.strategies.settings.privacy import check_delta, parse_delta
+from murmuration.strategies.settings.sampling import ROUNDS
 
 #: The embedded population, by task: to train on, and other users to test on.
 _EMBEDDED = {
@@ -51,7 +52,7 @@ class TrainConfig(RunConfig):
     It is checked where it is written, and cannot be changed; ``changed`` makes another.
 
         >>> from murmuration import TrainConfig, plan
-        >>> config = TrainConfig(epsilon=3, users=4800, cohort=500)
+        >>> config = TrainConfig(epsilon=3, users=4800, cohort=500, heldout=0.0)
         >>> round(plan(config)["noise_multiplier"], 2)
         2.26
 
@@ -101,6 +102,11 @@ class TrainConfig(RunConfig):
         """The settings that are not defaults, by name."""
         settings = by_field(self.to_run_config())
         result = {n: value for n, value in settings.items() if value != SETTINGS[n].default}
+        strategy = registry.named(self.strategy)
+        if self.rounds == (strategy.rounds[0] if strategy.rounds else ROUNDS):
+            del result["rounds"]
+        if strategy.local:
+            del result["adjacency"]  # there is no other
         if not self.delta:
             result["delta"] = "n^-1.1"
         return result

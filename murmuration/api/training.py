@@ -86,6 +86,8 @@ def train(
         runtime = Runtime(runtime)
     except ValueError:
         raise InputError(f"runtime must be one of {', '.join(Runtime)}; got {runtime!r}") from None
+    if resume and config is not None:
+        raise InputError("a run that is resumed has settings of its own: leave out config")
     if resume and out is None:
         raise InputError("resume needs out, the folder of the run to continue")
     sources = {

@@ -93,7 +93,7 @@ def solve(asked: PlanQuery, compute: int | None, public: Public, adjacency: Adja
             f"--optimize compares uls and els, not {strategy}; adaptive, aup and dp-fedavg sample "
             "users as uls does, so plan for uls and use its --group-size and --cohort"
         )
-    if compute is None or compute < 1:
+    if type(compute) is not int or compute < 1:
         raise InputError("--optimize needs --compute, the judgements whose gradients a round takes")
     for name in ("users", "rounds", "delta", "epsilon"):
         if not (value := getattr(asked, name)) or value < 0:

@@ -87,7 +87,9 @@ def plan(
     written = {name: value for name, value in settings.items() if value is not None}
     brought = {each.name: written.pop(each.name) for each in plan_fields() if each.name in written}
     written = as_written(written)
-    given = {**(_numbers_of(config, noise_multiplier) if config else {}), **written}
+    given = dict(written)
+    if config:
+        given = _numbers_of(config.changed(**written), noise_multiplier) | written
     of_rows = [each.name for each in row_fields("labels")]
     columns, rows = stated_rows({name: given.get(name) for name in of_rows}, "labels")
     strategy = registry.named(given.get("strategy", Settings.strategy))
@@ -118,6 +120,11 @@ def plan(
         if optimize:
             from murmuration.planning import optimize as optimize_plan
 
+            if (asked.sampled.sampling, asked.sampled.noise_correlation) != ("poisson", "none"):
+                raise InputError(
+                    "--optimize compares Poisson cohorts and independent noise: leave out "
+                    "--sampling and --noise-correlation"
+                )
             options = {option(name)[2:]: value for name, value in rows.items()}
             people = optimize_plan.Public(public, run.features, Schema.of(options), columns)
             return optimize_plan.solve(asked, compute, people, neighbours)
@@ -144,10 +151,13 @@ def plan(
 
 def _numbers_of(config: TrainConfig, noise_multiplier: float | None) -> dict[str, Any]:
     """The settings of a config, with those numbers that a run has by default."""
+    from murmuration.strategies import registry
+
     given = {**config.given, "rounds": config.rounds, "delta": config.delta or "n^-1.1"}
-    for name in ("heldout", "heldout_epsilon"):
-        given.pop(name, None)
-    given.pop("epsilon", None)
+    without = ["epsilon", "heldout", "heldout_epsilon"]
+    if registry.named(config.strategy).averages_users:
+        without.append("group_size")  # which costs nothing there
+    given = {name: value for name, value in given.items() if name not in without}
     budget = config.heldout_epsilon
     if noise_multiplier is None:
         given["epsilon"] = config.epsilon
@@ -163,9 +173,11 @@ def _checked(given: Mapping[str, Any], noise_multiplier: float | None) -> RunCon
     Raises:
         InputError: a value that no run could use.
     """
-    from murmuration.strategies.config import RunConfig
+    from murmuration.strategies.config import RunConfig, typed
     from murmuration.strategies.noise.correlation import check_bands
 
+    if "heldout_epsilon" in given:
+        typed("heldout_epsilon", given["heldout_epsilon"])
     if noise_multiplier is not None and type(noise_multiplier) not in (int, float):
         raise InputError(f"--noise-multiplier must be a number; got {noise_multiplier!r}")
     run = RunConfig(**{name: value for name, value in given.items() if name != "heldout_epsilon"})
@@ -279,7 +291,7 @@ def _hold_out(given: Mapping[str, Any], adjacency: Adjacency) -> HoldOut | None:
     from murmuration.privacy.mechanisms import hold_out
 
     share, budget, epsilon = map(given.get, ("heldout", "heldout_epsilon", "epsilon"))
-    if share is None:
+    if not share:
         if budget is not None:
             raise InputError("--heldout-epsilon is about users held out: give --heldout")
         return None

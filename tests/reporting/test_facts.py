@@ -3,6 +3,7 @@
 import pytest
 
 from murmuration.preference.choices import TASKS
+from murmuration.privacy.theorems import Participation
 from murmuration.reporting.facts import facts, tenths
 
 
@@ -78,3 +79,17 @@ def test_ends_and_middle_are_named():
 
 def test_of_nothing_nothing_is_said():
     assert tenths(None) == ""
+
+
+@pytest.mark.parametrize(
+    ("participation", "cohort", "text"),
+    [
+        (Participation.POISSON, 500, f"{Participation.POISSON}; 500 of 4,800 expected in a round"),
+        (Participation.POISSON, 4_800, str(Participation.POISSON)),
+        (Participation.EXAMPLES, 500, str(Participation.EXAMPLES)),
+    ],
+)
+def test_who_takes_part(make_result, participation, cohort, text):
+    theorem = make_result()["theorem"] | {"participation": str(participation)}
+    run = facts(make_result(theorem=theorem, cohort=cohort, users=4_800))
+    assert run["sampling"] == text

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.theorems import Mechanism
 from murmuration.reporting.provenance import Provenance
 from murmuration.reporting.report import page, write_report
 
@@ -308,3 +309,11 @@ def test_a_part_that_exceeds_the_total_is_explained(make_result, alone, more):
 def test_a_figure_is_not_broken_in_the_title(make_result):
     title = page(make_result(), IMAGES).split("<h1>")[1].split("</h1>")[0]
     assert "ε\u00a0=\u00a0" in title and " = " not in title
+
+
+@pytest.mark.parametrize("mechanism", [Mechanism.RANDOMIZED_RESPONSE, Mechanism.GAUSSIAN])
+def test_the_noise_is_named(written, mechanism):
+    kind = mechanism.value if mechanism is Mechanism.RANDOMIZED_RESPONSE else "gaussian"
+    local = "Noise</th><td>randomized response" in written(noise=kind)
+    assert local == (mechanism is Mechanism.RANDOMIZED_RESPONSE)
+    assert ("Gaussian, floating point" in written(noise=kind)) != local

@@ -346,3 +346,11 @@ def test_thumbs_are_for_strategies_that_average_a_users_judgements(strategy):
 def test_what_a_report_says_is_any_short_line():
     config = RunConfig(dataset_name="Ärzte & Co, 2026", note="to rank answers")
     assert RunConfig.from_run_config(config.to_run_config()) == config
+
+
+def test_a_setting_beside_a_strategys_own_is_taken():
+    config = RunConfig(strategy="aup", variant="above-threshold")
+    assert replace(config, variant="centred").own == RunConfig(strategy="aup").own
+    assert RunConfig(own=config.own, strategy="aup", epsilon=1.0).own == config.own
+    with pytest.raises(InputError, match="are no settings of --strategy uls"):
+        RunConfig(own=config.own)

@@ -272,3 +272,18 @@ def test_public_rows_are_read_by_their_scale(tmp_path, cli):
 def test_an_option_that_no_room_brings_is_no_argument():
     with pytest.raises(InputError, match="unknown setting 'boards'"):
         plan(epsilon=1.0, users=300, delta=1e-5, boards=3)
+
+
+@pytest.mark.parametrize(
+    "correlated",
+    [
+        {"noise_correlation": "banded"},
+        {"noise_correlation": "blt", "sampling": "cyclic"},
+        {"sampling": "all"},
+    ],
+)
+def test_what_is_optimized_has_independent_noise_and_cohorts_by_coin(correlated):
+    with pytest.raises(InputError, match="leave out --sampling and --noise-correlation"):
+        plan(
+            optimize=True, compute=400, users=300, epsilon=1.0, delta=1e-5, rounds=20, **correlated
+        )

@@ -71,6 +71,10 @@ def test_a_plan_of_a_config_is_that_of_its_settings():
     held = mm.plan(config.changed(heldout=0.25))
     assert held["heldout_epsilon"] == 1.0
     assert held["heldout_users"] == 160
+    alone = config.changed(heldout=0.0, group_size=3, strategy="dp-fedavg", rounds=30)
+    assert mm.plan(alone)["noise_multiplier"] == noise
+    other = mm.plan(TrainConfig(users=480), strategy="label-moment", adjacency="replace-labels")
+    assert other["rounds"] == 1
     with pytest.raises(InputError, match="leave out"):  # the number of users is not stated
         mm.plan(TrainConfig())
 
@@ -88,3 +92,15 @@ def test_a_run_of_a_config_is_that_of_its_settings(crowd, tmp_path):
         del each["check"]
     assert written[0] == written[1] == written[2]
     assert len({(run.path / "model" / "model.safetensors").read_bytes() for run in runs}) == 1
+
+
+def test_what_follows_from_a_strategy_does_not_stay_with_another():
+    local = TrainConfig(strategy="local-label", users=400)
+    assert (local.adjacency, local.rounds) == ("replace-labels", 1)
+    other = local.changed(strategy="uls")
+    assert (other.adjacency, other.rounds) == ("add-remove", 200)
+
+
+def test_a_run_that_is_resumed_takes_no_config(tmp_path):
+    with pytest.raises(InputError, match="leave out config"):
+        mm.train(config=TrainConfig(epsilon=3), out=tmp_path, resume=True)

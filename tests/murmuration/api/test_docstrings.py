@@ -8,6 +8,7 @@ import pytest
 
 import murmuration
 
+CLASSES = [name for name in murmuration.__all__ if inspect.isclass(getattr(murmuration, name))]
 FUNCTIONS = [name for name in murmuration.__all__ if inspect.isfunction(getattr(murmuration, name))]
 OF_MODELS = {"align", "respond", "reward_function", "score", "winrate"}
 
@@ -44,4 +45,12 @@ def test_examples_do_what_they_show(name, tmp_path, monkeypatch, capsys, request
     for example in doctest.DocTestFinder().find(function, name, globs={}):
         result = doctest.DocTestRunner().run(example, clear_globs=True)
         assert result.attempted > 0
+        assert result.failed == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_examples_of_classes_do_what_they_show(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for example in doctest.DocTestFinder().find(getattr(murmuration, name), name, globs={}):
+        result = doctest.DocTestRunner().run(example, clear_globs=True)
         assert result.failed == 0, capsys.readouterr().out
