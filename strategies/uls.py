@@ -52,7 +52,7 @@ from murmuration.strategies.noise.correlation import (
 from murmuration.strategies.planning import NOISE, SAMPLED, SIX, Planned, PlanQuery
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.settings.own import UlsSettings
+from murmuration.strategies.settings.own import Sampled
 from murmuration.strategies.spec import (
     BuiltStrategy,
     NodeHalf,
@@ -101,8 +101,17 @@ class UlsPlan(CohortPlan):
     @classmethod
     def calibrate_noise(cls, epsilon: float, plan: Mapping[str, Any]) -> float:
         """The noise multiplier at which a plan with these other fields costs ``epsilon``."""
-        factor = plan.get("factor")
-        return noise_over_turns(epsilon, factor, plan) if factor else noise_for_users(epsilon, plan)
+        if not (factor := plan.get("factor")):
+            return noise_for_users(epsilon, plan)
+        return noise_over_turns(
+            epsilon,
+            factor,
+            probability=plan["cohort"] / plan["users"],
+            rounds=plan["rounds"],
+            delta=plan["delta"],
+            adjacency=plan["adjacency"],
+            hold_out=plan.get("hold_out"),
+        )
 
     @property
     def sampler(self) -> Sampler:
@@ -222,7 +231,7 @@ ULS = Strategy(
     help="Average each sampled user's gradient, clip it, add noise to the sum (DP-FedSGD).",
     build=build,
     node_halves={"uls": NodeHalf(client_update, clip_norm, grid_of_clip)},
-    settings=UlsSettings,
+    settings=Sampled,
     theorems=OF_VECTORS,
     applies=applies,
     check=check_sampling,

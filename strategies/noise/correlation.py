@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from murmuration.strategies.planning import PlanQuery
 from murmuration.strategies.settings.own import Sampled
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.steps.optimizers import OptimizerSettings, workload
-from murmuration.strategies.sums import SumPlan, noise_for_users
+from murmuration.strategies.sums import SumPlan
 
 if TYPE_CHECKING:
     from murmuration.strategies.spec import RunContext
@@ -66,22 +65,30 @@ def check_groups(factor: Factor, users: int, cohort: int) -> None:
             raise ValueError(f"{groups} groups, and noise for {factor.separation}")
 
 
-def noise_over_turns(epsilon: float, factor: Factor, plan: Mapping[str, Any]) -> float:
-    """The noise multiplier at which rounds that share noise cost ``epsilon``; ``plan`` has the
-    other fields of an ``UlsPlan``.
+def noise_over_turns(
+    epsilon: float,
+    factor: Factor,
+    *,
+    probability: float,
+    rounds: int,
+    delta: float,
+    adjacency: Adjacency,
+    hold_out: HoldOut | None,
+) -> float:
+    """The noise multiplier at which rounds that share noise cost ``epsilon``, where each user is in
+    a round with this ``probability`` on average.
     """
     if isinstance(factor, BufferedToeplitz):
         # Whose turn it is shows who is held out, so that saves nothing.
-        once = {"cohort": plan["users"], "rounds": 1, "hold_out": None}
-        return noise_for_users(epsilon, {**plan, **once})
-    coins = turns(factor, plan["cohort"] / plan["users"]).of_group
+        once = {"probability": 1.0, "rounds": 1}
+        return accountant.noise_multiplier_for(epsilon, delta=delta, adjacency=adjacency, **once)
     return accountant.noise_multiplier_for(
         epsilon,
-        delta=plan["delta"],
-        probability=coins.probability,
-        rounds=-(-plan["rounds"] // factor.bands),  # of the group whose turn comes most often
-        adjacency=plan["adjacency"],
-        hold_out=plan.get("hold_out"),
+        delta=delta,
+        probability=turns(factor, probability).of_group.probability,
+        rounds=-(-rounds // factor.bands),  # of the group whose turn comes most often
+        adjacency=adjacency,
+        hold_out=hold_out,
     )
 
 
@@ -104,16 +111,16 @@ def correlations(
     for count in (1, *bands):
         if count > settings.rounds or count * probability > 1.0 + 1e-9:
             continue
-        sampler = CyclicSampler(probability, count)
-        sigma = accountant.noise_multiplier_for(
+        factor = Banded.chosen(added, count)
+        sigma = noise_over_turns(
             epsilon,
+            factor,
+            probability=probability,
+            rounds=settings.rounds,
             delta=delta,
-            probability=sampler.of_group.probability,
-            rounds=-(-settings.rounds // count),
             adjacency=adjacency,
             hold_out=hold_out,
         )
-        factor = Banded.chosen(added, count)
         spread, alone = added.error(factor), result[0].noise_multiplier if result else sigma
         result.append(Correlation(factor, sigma, spread, spread * sigma / alone))
     return tuple(result)
@@ -136,18 +143,17 @@ def buffered(
         ValueError: they do not make a whole number of groups.
     """
     groups = whole_groups(int(users), int(cohort))
-    terms = {"delta": delta, "adjacency": adjacency}
-    # Whose turn it is shows who is held out, so that saves noise where coins are secret alone.
-    sigma = accountant.noise_multiplier_for(epsilon, probability=1.0, rounds=1, **terms)
-    alone = accountant.noise_multiplier_for(
-        epsilon,
-        probability=1.0 / groups,
-        rounds=settings.rounds,
-        hold_out=hold_out,
-        **terms,
-    )
     added = workload(settings)
     factor = BufferedToeplitz.chosen(added, groups)
+    terms: dict[str, Any] = {
+        "probability": 1.0 / groups,
+        "rounds": settings.rounds,
+        "delta": delta,
+        "adjacency": adjacency,
+        "hold_out": hold_out,
+    }
+    sigma = noise_over_turns(epsilon, factor, **terms)
+    alone = accountant.noise_multiplier_for(epsilon, **terms)
     spread = added.error(factor)
     return Correlation(factor, sigma, spread, spread * sigma / alone)
 

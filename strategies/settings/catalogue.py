@@ -20,14 +20,14 @@ from murmuration.strategies.settings.own import (
     FedAvgSettings,
     LocalLabelSettings,
     NoSettings,
+    Sampled,
     Solved,
-    UlsSettings,
 )
 from murmuration.strategies.settings.run import Settings
 
 #: The settings of each strategy of ours, by its name, in the order in which they are offered.
 OF_STRATEGIES: dict[str, type] = {
-    "uls": UlsSettings,
+    "uls": Sampled,
     "dp-fedavg": FedAvgSettings,
     "els": ElsSettings,
     "group": ElsSettings,

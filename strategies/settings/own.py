@@ -60,11 +60,6 @@ class Solved:
 
 
 @dataclass(frozen=True)
-class UlsSettings(Sampled):
-    """Settings of uls."""
-
-
-@dataclass(frozen=True)
 class FedAvgSettings(Sampled):
     """Settings of dp-fedavg."""
 

@@ -25,7 +25,7 @@ from murmuration.strategies.adaptive import (
     QuantileRule,
 )
 from murmuration.strategies.planning import PlanQuery, largest
-from murmuration.strategies.settings.own import AupSettings, UlsSettings
+from murmuration.strategies.settings.own import AupSettings, Sampled
 from murmuration.strategies.steps.optimizers import OptimizerSettings, ServerOptimizer, workload
 
 WHOLE = {
@@ -105,7 +105,7 @@ def plan(cli, *options):
 PEOPLE = {"users": 2_700, "cohort": 540, "rounds": 20, "delta": 1e-5}
 
 
-BANDED = {"strategy": "uls", **PEOPLE, "settings": UlsSettings(noise_correlation="banded")}
+BANDED = {"strategy": "uls", **PEOPLE, "settings": Sampled(noise_correlation="banded")}
 
 
 def test_the_error_of_banded_noise_beside_independent_noise():
@@ -115,13 +115,13 @@ def test_the_error_of_banded_noise_beside_independent_noise():
     errors = {b: numbers.get(f"error_with_{b}_bands") for b in (2, 4, 8)}
     assert errors[8] is None  # a cohort is a fifth of the users
     assert numbers["bands"] == min((2, 4), key=lambda b: errors[b])
-    three = UlsSettings(noise_correlation="banded", bands=3)
+    three = Sampled(noise_correlation="banded", bands=3)
     named = solve("uls", PlanQuery(**{**BANDED, "settings": three}, epsilon=8.0), ADD)
     assert named["bands"] == 3
     assert "error_with_2_bands" not in named
 
 
-BUFFERED = UlsSettings(sampling="cyclic", noise_correlation="blt")
+BUFFERED = Sampled(sampling="cyclic", noise_correlation="blt")
 CYCLIC = {"strategy": "uls", **PEOPLE, "settings": BUFFERED}
 
 
