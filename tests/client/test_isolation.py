@@ -231,8 +231,8 @@ class Odd(HashingFeatures):
         phi_RD[[text == "nan" for text in responses], 3] = np.nan
         return phi_RD
 
-    def fits(self, prompts, responses):
-        return np.array([text != "refused" for text in responses], dtype=bool)
+    def unreadable(self, prompts, responses):
+        return ["a refused text" if text == "refused" else "" for text in responses]
 
 
 @given(st.lists(st.sampled_from(["nan", "refused", "x"]), max_size=4))

@@ -323,6 +323,7 @@ encoder_states(network(), CPU, "mean", 160, "weights").pooled(written(texts))
 @pytest.mark.slow
 def test_who_is_killed_leaves_whole_files(model, folder, caplog):
     environment = {**os.environ, FOLDER: str(folder), "OMP_NUM_THREADS": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
     done = subprocess.run(
         [sys.executable, "-c", _KILLED], cwd=Path(__file__).parents[3], env=environment, check=False
     )

@@ -1,5 +1,6 @@
 """Runs whose nodes fail: they end, charged for what was asked, and never look like success."""
 
+import dataclasses
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,6 @@ from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry
 from murmuration.strategies.protocol.availability import Reason, RunAborted
-from murmuration.strategies.spec import NodeHalf, clip_norm
 
 pytestmark = [
     pytest.mark.usefixtures("quick_runs"),
@@ -246,7 +246,8 @@ def fails_from(monkeypatch, round_, error, strategy="uls"):
             raise error
         return real.client_update(examples, work, *rest)
 
-    monkeypatch.setitem(registry.node_halves(), strategy, NodeHalf(node_half, clip_norm))
+    failing = dataclasses.replace(real, client_update=node_half)
+    monkeypatch.setitem(registry.node_halves(), strategy, failing)
     return ill.clear
 
 

@@ -311,10 +311,10 @@ def test_the_server_has_no_base_before_there_is_something_to_save(config, part, 
 
     monkeypatch.setattr("murmuration.server.run.base_of", watched)
     result = run(config)
-    (first, outline), (second, whole) = seen
-    assert (first, second) == (False, True)
-    assert all(tensor.is_meta for tensor in outline.model.state_dict().values())
-    assert result["dimension"] == outline.dimension == whole.dimension
+    ((weights, outline),) = seen
+    assert not weights
+    assert all(tensor.is_meta for tensor in outline.network.model.state_dict().values())
+    assert result["dimension"] == outline.dimension
     scores(config)
 
 

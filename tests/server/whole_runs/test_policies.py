@@ -98,7 +98,7 @@ def test_self_play_says_what_it_did(config, crowd, monkeypatch):
     monkeypatch.setattr(play, "SelfPlay", partial(play.SelfPlay, iterations=2, pairs=12))
     played = {"loss": "selfplay", "epsilon": 400.0}
     result = run(config.changed(**{**AT_HOME, **played}, test=crowd))
-    assert any("the last of the self-play" in warning for warning in result["warnings"])
+    assert any("that self-play went through" in warning for warning in result["warnings"])
 
 
 @pytest.mark.parametrize(
