@@ -9,9 +9,8 @@ tables and bars, which need control characters of their own (``Terminal``).
 import os
 import sys
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 from io import TextIOWrapper
-from typing import IO, Any
+from typing import IO, Any, TextIO
 from warnings import WarningMessage
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -53,11 +52,18 @@ def print_finished(*what: RenderableType, **options: Any) -> None:
     try:
         Terminal().print(*what, **options)
     except OSError as error:
-        # What is still to be written would fail again when the program ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # type: ignore[union-attr]
-        with suppress(OSError):
-            text = f"note: all is done, and its summary cannot be printed: {error.strerror}"
+        _write_nowhere(sys.__stdout__)
+        text = f"note: all is done, and its summary cannot be printed: {error.strerror}"
+        try:
             Terminal(stderr=True).print(text, soft_wrap=True)
+        except OSError:
+            _write_nowhere(sys.__stderr__)
+
+
+def _write_nowhere(stream: TextIO | None) -> None:
+    """Drop what a stream still has to write, which would fail again when the program ends."""
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def print_notes(caught: Iterable[WarningMessage], shown: Collection[str]) -> None:

@@ -2,10 +2,12 @@
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -153,10 +155,12 @@ def test_what_has_ended_has_ended_where_nothing_can_be_printed():
         "guard_streams()\n"
         "print_finished('done')\n"
     )
-    command = [sys.executable, "-c", code]
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
-        assert (done.returncode, done.stderr.count("\n")) == (0, 1)
-        assert "No space left" in done.stderr
-        assert subprocess.run(command, stdout=full, stderr=full).returncode == 0
-    assert subprocess.run(command, capture_output=True, text=True).stdout == "done\n"
+    run = partial(subprocess.run, [sys.executable, "-c", code], text=True)
+    for unbuffered in ("", "1"):
+        run = partial(run, env={**os.environ, "PYTHONUNBUFFERED": unbuffered})
+        with Path("/dev/full").open("w") as full:
+            done = run(stdout=full, stderr=subprocess.PIPE)
+            assert (done.returncode, done.stderr.count("\n")) == (0, 1)
+            assert "No space left" in done.stderr
+            assert run(stdout=full, stderr=full).returncode == 0
+        assert run(capture_output=True).stdout == "done\n"

@@ -128,7 +128,7 @@ def test_the_network_is_back_where_it_began(made):
 
 @pytest.mark.parametrize("wrong", [{"epochs": 0}, {"batch": 0}, {"rate": 0.0}, {"rate": np.inf}])
 def test_what_cannot_be_is_refused(wrong):
-    with pytest.raises(InputError, match="--"):
+    with pytest.raises(InputError, match="must be"):
         PolicyFit(**wrong)
 
 
