@@ -141,12 +141,12 @@ _GAUSSIAN = (
     "N(0, σ²). If a user is replaced, the second distribution is (1 − q)·N(0, σ²) + q·N(−1, σ²)."
 )
 _DISCRETE = (
-    "As the row above: noise on an integer grid, with a standard deviation of at least s steps, "
-    "costs as much as continuous noise and a term in δ that vanishes as s grows."
+    "Gaussian noise on an integer grid, with a standard deviation of at least s steps, costs as "
+    "much as continuous Gaussian noise and a term in δ that vanishes as s grows."
 )
 _SHARES = (
-    "As the row above: if h nodes each add an honest share of noise on the grid, these shares "
-    "cost as much as one draw of their total variance and a further term in δ."
+    "If h nodes each add an honest share of Gaussian noise on an integer grid, these shares cost "
+    "as much as one draw of their total variance and a further term in δ."
 )
 _JOINT = (
     "A clipped sum with noise multiplier σ and a count of bits, each centred at ½, with noise of "
