@@ -73,8 +73,7 @@ def _lines() -> Iterator[str]:
     yield ""
     for mechanism in _IN_PLACE:
         row = next(row for row in rows if row.mechanism is mechanism)
-        says_of_it = row.says.removeprefix("As the row above: ")
-        yield f"- *{mechanism}*: {says_of_it} *{row.source}.*"
+        yield f"- *{mechanism}*: {row.says} *{row.source}.*"
     yield ""
     yield "## Compared with dp-accounting"
     yield ""
