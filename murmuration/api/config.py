@@ -90,8 +90,11 @@ class TrainConfig(RunConfig):
         return cls(**written)
 
     def to_toml(self) -> str:
-        """The settings that are not defaults, as the text of such a file."""
-        return tomli_w.dumps(self.given)
+        """The settings that are not defaults, as the text of such a file.
+
+        The seed is left out: whoever reads it could subtract the noise.
+        """
+        return tomli_w.dumps({name: v for name, v in self.given.items() if name != "seed"})
 
     def changed(self, **settings: Any) -> Self:
         """The config with other settings; InputError as for the class."""

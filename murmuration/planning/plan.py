@@ -108,7 +108,7 @@ def plan(
     left = [name for name in missing if numbers[name] is None]
     try:
         coins = _hold_out(given, neighbours)
-        asked = PlanQuery(
+        query = PlanQuery(
             strategy.name,
             **numbers,
             group_size=given.get("group_size"),
@@ -120,22 +120,22 @@ def plan(
         if optimize:
             from murmuration.planning import optimize as optimize_plan
 
-            if (asked.sampled.sampling, asked.sampled.noise_correlation) != ("poisson", "none"):
+            if (query.sampled.sampling, query.sampled.noise_correlation) != ("poisson", "none"):
                 raise InputError(
                     "--optimize compares Poisson cohorts and independent noise: leave out "
                     "--sampling and --noise-correlation"
                 )
             options = {option(name)[2:]: value for name, value in rows.items()}
             people = optimize_plan.Public(public, run.features, Schema.of(options), columns)
-            return optimize_plan.solve(asked, compute, people, neighbours)
+            return optimize_plan.solve(query, compute, people, neighbours)
         if written.keys() & of_rows or compute is not None or public is not None:
             raise InputError("--compute, --public and options about its rows need --optimize")
-        solved = strategy.solve(asked, neighbours)
+        solved = strategy.solve(query, neighbours)
     except InputError:
         raise
     except ValueError as error:
         raise InputError(str(error)) from None
-    correlated = asked.sampled.noise_correlation != "none"
+    correlated = query.sampled.noise_correlation != "none"
     return {
         **solved,
         **_heldout_figures(coins, int(solved["users"]), neighbours),
@@ -143,7 +143,7 @@ def plan(
         "adjacency": neighbours.value,
         "user_isolation": user_isolation(run.batch_users),
         **({"correlation": about_correlation(solved)} if correlated else {}),
-        "chosen": "" if left == missing or asked.sampled.everybody else "cohort",
+        "chosen": "" if left == missing or query.sampled.everybody else "cohort",
         "solved_for": "".join(left[:1]),
         **sentences,
     }

@@ -104,3 +104,10 @@ def test_what_follows_from_a_strategy_does_not_stay_with_another():
 def test_a_run_that_is_resumed_takes_no_config(tmp_path):
     with pytest.raises(InputError, match="leave out config"):
         mm.train(config=TrainConfig(epsilon=3), out=tmp_path, resume=True)
+
+
+def test_a_seed_is_written_to_no_file():
+    """It is secret: whoever has it can subtract the noise."""
+    config = TrainConfig(rounds=7, seed=834_561)
+    assert config.given["seed"] == 834_561
+    assert config.to_toml() == "rounds = 7\n"
