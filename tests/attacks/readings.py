@@ -197,6 +197,9 @@ OWN = {
         pairs, {"one_user_per_row": True, "pair_thumbs": False}
     ),
     "pairs, few and short": Declared(pairs, {"max_judgements": 3, "max_characters": 60}),
+    "pairs, one each": Declared(pairs, {"max_judgements": 1}),
+    "pairs, short": Declared(pairs, {"max_characters": 40}),
+    "pairs, no prompt, few": Declared(without_prompt, {"no_prompt": True, "max_judgements": 2}),
     "pairs, scores": Declared(marked(score_chosen=2, score_rejected=1)),
     "pairs, columns renamed": Declared(
         pairs,

@@ -126,9 +126,17 @@ def test_the_network_is_back_where_it_began(made):
     assert not any(p.requires_grad for p in examples.base.trained)
 
 
-@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"batch": 0}, {"rate": 0.0}, {"rate": np.inf}])
-def test_what_cannot_be_is_refused(wrong):
-    with pytest.raises(InputError, match="must be"):
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"epochs": 0}, "--epochs"),
+        ({"batch": 0}, "a batch must be at least 1"),
+        ({"rate": 0.0}, "--learning-rate"),
+        ({"rate": np.inf}, "--learning-rate"),
+    ],
+)
+def test_what_cannot_be_is_refused(wrong, named):
+    with pytest.raises(InputError, match=named):
         PolicyFit(**wrong)
 
 
