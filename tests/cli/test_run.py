@@ -244,13 +244,19 @@ def test_a_summary_of_next_tokens_has_no_judgements(cli, crowd_texts, language_m
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--task", "text"], "--task text trains a language model: name one with --base"),
+        (
+            ["--task", "text"],
+            "--task text trains a language model: use --base DIR, or leave out --task",
+        ),
         (["--task", "sft", "--base", "GPT2", "--train", "head"], "use --train lora"),
         (["--task", "sft", "--base", "GPT2", "--strategy", "local-label"], "from labels"),
         (["--task", "sft", "--base", "GPT2", "--adjacency", "replace-labels"], "no label"),
         (["--task", "text", "--base", "BERT"], "its tokens see what follows"),
         (["--task", "text", "--base", "GPT2"], "no column 'text'"),
-        (["--system", "Be brief."], "--system is about a language model: name one with --base"),
+        (
+            ["--system", "Be brief."],
+            "--system is about a language model: use --base DIR, or leave out --system",
+        ),
         (["--base", "GPT2", "--system", "Be brief."], "--system: the base has no chat template"),
     ],
 )

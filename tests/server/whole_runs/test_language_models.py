@@ -19,7 +19,6 @@ from murmuration.preference.language.base.network import language_base
 from murmuration.preference.reward import RewardModel
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies.config import RunConfig
 from murmuration.strategies.registry import base_config
 
 pytestmark = [pytest.mark.usefixtures("quick_runs"), pytest.mark.settings(**LORA)]
@@ -241,22 +240,6 @@ def test_a_node_without_the_memory_ends_the_run_before_anything_is_charged(
 def test_settings_that_cannot_be(config, changes, said):
     with pytest.raises(InputError, match=said):
         run(replace(config, **changes))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"train": "lora"},
-        {"lora_rank": 3},
-        {"max_tokens": 9},
-        {"batch_tokens": 9},
-        {"dtype": "auto"},
-        {"checkpointing": True},
-    ],
-)
-def test_options_about_a_model_need_one(changes):
-    with pytest.raises(InputError, match="name one with --base"):
-        RunConfig(**changes)
 
 
 @pytest.mark.parametrize("together", [False, True])

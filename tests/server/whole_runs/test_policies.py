@@ -265,23 +265,7 @@ def test_coins_come_with_the_data_and_not_from_an_option(config, tmp_path, crowd
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"task": "reward", "loss": "dpo"}, "--loss, --beta and --r-max are about --task policy"),
-        (
-            {"base": "", "loss": "dpo", "lora_rank": 0},
-            "--loss is about a language model: name one with --base",
-        ),
-        ({"loss": "dpo", "r_max": 1.0}, "--loss dpo does not clip"),
-        ({"r_max": 1.0}, "--loss dpo does not clip"),
-        ({"loss": "ipo", "model": "plackett-luce"}, "--loss ipo is about pairs"),
-        (
-            {"loss": "square-chipo", "kind": "top-1", "responses": 4, "model": "plackett-luce"},
-            "of several responses use one of dpo, chipo, robust-dpo",
-        ),
         ({"kind": "top-1", "responses": 4}, "--model btl is a model of pairs"),
-        ({"train": "head", "lora_rank": 0}, "use --train lora"),
-        ({"strategy": "label-moment", "adjacency": "replace-labels", "rounds": 1}, "from labels"),
-        ({**AT_HOME, "estimator": "mle"}, "--loss says how it is fitted"),
-        ({**AT_HOME, "ridge": 0.1}, "--loss says how it is fitted"),
         ({**AT_HOME, "loss": "kto"}, "--loss must be one of"),
         ({"beta": -0.1}, "--beta must be a positive number"),
     ],

@@ -18,7 +18,7 @@ from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry, spec, uls
-from murmuration.strategies.charged_moves import UNCHARGED, ChargedMoves, UnchargedMove
+from murmuration.strategies.steps.charged_moves import UNCHARGED, ChargedMoves, UnchargedMove
 from murmuration.strategies.steps.optimizers import SolvedModel
 from murmuration.strategies.uls import Uls, UlsPlan
 
