@@ -246,7 +246,7 @@ def test_a_summary_of_next_tokens_has_no_judgements(cli, crowd_texts, language_m
     [
         (
             ["--task", "text"],
-            "--task text trains a language model: use --base DIR, or leave out --task",
+            "--task text trains a language model",
         ),
         (["--task", "sft", "--base", "GPT2", "--train", "head"], "use --train lora"),
         (["--task", "sft", "--base", "GPT2", "--strategy", "local-label"], "from labels"),
@@ -255,7 +255,7 @@ def test_a_summary_of_next_tokens_has_no_judgements(cli, crowd_texts, language_m
         (["--task", "text", "--base", "GPT2"], "no column 'text'"),
         (
             ["--system", "Be brief."],
-            "--system is about a language model: use --base DIR, or leave out --system",
+            "--system is about a language model",
         ),
         (["--base", "GPT2", "--system", "Be brief."], "--system: the base has no chat template"),
     ],
