@@ -6,7 +6,8 @@ from murmuration.research.bench.setting import Setting, timed, told
 
 
 @pytest.mark.parametrize(
-    ("setting", "name"), [(Setting(users=30), "users_30"), (Setting(each=3), "each_3")]
+    ("setting", "name"),
+    [(Setting(users=30), "users_30_each_10"), (Setting(each=3), "users_2500_each_3")],
 )
 def test_a_run_of_that_size_leaves_nothing(setting, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
