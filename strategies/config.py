@@ -355,7 +355,7 @@ def _check_task(config: RunConfig, strategy: Strategy) -> None:
         )
     if task == "policy":
         if strategy.trains:
-            _check_loss_of_policy(config, strategy)
+            _check_loss_of_policy(config)
         return
     if config.model != "btl":
         raise InputError(
@@ -370,15 +370,10 @@ def _check_task(config: RunConfig, strategy: Strategy) -> None:
         )
 
 
-def _check_loss_of_policy(config: RunConfig, strategy: Strategy) -> None:
+def _check_loss_of_policy(config: RunConfig) -> None:
     """Refuse what has no meaning for a policy's loss."""
     loss = config.loss or DEFAULT
     of_loss = objective(loss)
-    if of_loss.fitter and not strategy.local:
-        raise InputError(
-            f"--loss {loss} learns how people prefer from labels that left their users randomized: "
-            "use --strategy local-label --adjacency replace-labels, or another --loss"
-        )
     if config.r_max and not of_loss.clips:
         raise InputError(
             f"--r-max: --loss {loss} does not clip; leave it out, or use one of "
