@@ -79,15 +79,6 @@ def test_examples_are_the_best_of_the_private_reward(result):
     assert examples[0]["gains"] == {"hashing": judge.gain_PN[0, best]}
 
 
-def test_a_panel_for_each_judge(result):
-    pool, judge, rewards = result
-    rows = arguments._win_rows(rewards, judge, pool, PLAN)
-    other = [{**row, "judge": "another"} for row in rows]
-    figure = arguments.plot([{"features": "hashing", "epsilon": 3.0}, *rows, *other])
-    assert [axes.get_title() for axes in figure.axes] == ["judged on hashing", "judged on another"]
-    assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["3", "none"]
-
-
 def test_people_are_needed_unless_quick():
     with pytest.raises(InputError, match="ukp_judgements"):
         arguments.arguments(quick=False)
