@@ -71,7 +71,7 @@ WORST_WORDS = {
     "privacy": 21,
     "ranking": 1,
     "reporting": 31,
-    "research": 55,
+    "research": 54,
     "server": 13,
     "sims": 7,
     "strategies": 51,
