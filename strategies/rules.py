@@ -161,13 +161,6 @@ _TASKS = (
 _POLICIES = (
     Rule(
         lambda config, strategy: (
-            _fits_policy(config, strategy) and _loss(config).fitter and not strategy.local
-        ),
-        "--loss {loss} learns how people prefer from labels that left their users randomized",
-        ({"strategy": "local-label", "adjacency": "replace-labels"}, {"loss": None}),
-    ),
-    Rule(
-        lambda config, strategy: (
             _fits_policy(config, strategy) and config.r_max and not _loss(config).clips
         ),
         "--r-max: --loss does not clip",

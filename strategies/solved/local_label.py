@@ -423,8 +423,6 @@ def _policy(context: RunContext, items: PublicItems) -> Solve:
     corrects = loss.objective.unbiased
     rate = config.learning_rate or FIT_RATES[config.train or "lora"]
     fit = PolicyFit(epochs=own.epochs or PolicyFit.epochs, rate=rate)
-    if loss.objective.fitter:
-        return loss.objective.fitter(policy, items, fit)
 
     def solve(told: Told) -> tuple[np.ndarray, list[str]]:
         examples = policy.examples(told.judgements(items))

@@ -42,7 +42,6 @@ BROKEN: list[dict[str, Any]] = [
     {**TEXT, "model": "plackett-luce"},
     {**TEXT, "strategy": "objective-perturbation", **LABELS},
     {**TEXT, "adjacency": "replace-labels"},
-    {**POLICY, "loss": "selfplay"},
     {**POLICY, "loss": "robust-dpo", "r_max": 2.0},
     {**POLICY, "loss": "ipo", "kind": "top-1", "responses": 3, "model": "plackett-luce"},
     {**LOCAL, "base": "b", "train": "lora"},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from murmuration.research.bench.memory import POINTS, measure_memory
+from murmuration.research.bench.memory import measure_memory
 from murmuration.research.bench.setting import Setting
 
 TINY = Setting(users=30, cohort=10, dimension=8)
@@ -75,7 +75,3 @@ def test_a_hundred_thousand_users_do_with_two_gibibytes():
         cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert '"users": 100000' in done.stdout
-
-
-def test_up_to_a_million_users():
-    assert [point.users for point in POINTS[-2:]] == [100_000, 1_000_000]

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from murmuration.preference.language.base.network import language_base
 from murmuration.preference.language.likelihood import load_scorer
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.preference.policy_losses import POLICY_LOSSES
-from murmuration.research.strategies.self_play import play
 from murmuration.strategies.registry import base_config
 
 pytestmark = [
@@ -92,29 +90,6 @@ def test_labels_of_high_epsilon_told_at_home_teach(config, crowd, loss):
     settings = config.changed(**{**AT_HOME, "epochs": 48}, loss=loss, epsilon=400.0,
                       beta=0.5, test=crowd)  # fmt: skip
     assert run(settings)["heldout_accuracy"] > 0.6
-
-
-def test_self_play_says_what_it_did(config, crowd, monkeypatch):
-    monkeypatch.setattr(play, "SelfPlay", partial(play.SelfPlay, iterations=2, pairs=12))
-    played = {"loss": "selfplay", "epsilon": 400.0}
-    result = run(config.changed(**{**AT_HOME, **played}, test=crowd))
-    assert any("that self-play went through" in warning for warning in result["warnings"])
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"loss": "selfplay"}, "--loss selfplay learns how people prefer from labels that left"),
-        ({**AT_HOME, "loss": "selfplay", "r_max": 1.0}, "--loss selfplay does not clip"),
-        (
-            {**AT_HOME, "loss": "selfplay", "kind": "top-1", "model": "plackett-luce"},
-            "--loss selfplay is about pairs",
-        ),
-    ],
-)
-def test_where_self_play_means_nothing_it_is_refused(config, changes, words):
-    with pytest.raises(InputError, match=words):
-        config.changed(**changes)
 
 
 def test_nodes_that_tell_labels_load_no_weights(config, crowd, tmp_path, monkeypatch):
