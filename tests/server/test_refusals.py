@@ -104,13 +104,8 @@ def log(config):
     ("rule", "policy", "changes"),
     [
         ("max_epsilon", replace(POLICY, delta=1e-9), {}),
-        ("max_epsilon", POLICY, {"epsilon": 3.5}),
-        ("max_clip", POLICY, {"clip_norm": 0.2}),
-        ("max_group_size", POLICY, {"group_size": 17}),
-        ("max_rounds", POLICY, {"rounds": 9}),
         ("max_evaluations", replace(POLICY, max_evaluations=0), {"test": ""}),
         ("adjacency", POLICY, {"adjacency": "replace"}),
-        ("strategies", POLICY, {"strategy": "adaptive"}),
         ("secure_only", replace(POLICY, secure_only=True), {}),
         ("label_epsilon", Policy(label_epsilon=1.0), {}),
     ],
@@ -239,6 +234,37 @@ def test_who_comes_later_is_shown_the_plan_then(crowd_of, config, refreshed):
     assert not agents[2].ledger.plans
 
 
+def test_an_honest_run_over_agents_holds_users_out_and_is_refused_nothing(crowd_of, config):
+    config = replace(config, test="", epsilon=2.5, delta=1e-3)
+    grid, agents = crowd_of(config, *[replace(POLICY, delta=1e-3)] * 4)
+    result = run_training(config, grid)
+    assert result["heldout_epsilon"] == 1.25
+    for agent in agents:
+        (plan,) = agent.ledger.plans.values()
+        assert plan.epsilon() == pytest.approx(result["epsilon"])
+        halves = [agent.ledger.asked(kind, plan.run) for kind in ("train", "evaluate")]
+        assert halves[0].isdisjoint(halves[1])
+        assert {*halves[0], *halves[1]} <= {*agent.store.keys_U.tolist()}
+        assert not agent.ledger.refusals
+    assert sum(agent.ledger.answered["evaluate"] for agent in agents)
+
+
+def test_a_group_size_that_owners_do_not_help_to_choose_must_be_given(crowd_of, config):
+    config = replace(config, strategy="els", group_size=0, epsilon=2.5, delta=1e-3)
+    policy = replace(POLICY, strategies=("els",), max_clip=2.0, delta=1e-3)
+    grid, agents = crowd_of(config, *[policy] * 3)
+    with pytest.raises(RunAborted, match=r"owners' policies: .* state --group-size instead"):
+        run_training(config, grid)
+    for agent in agents:
+        assert not agent.ledger.plans
+        refused_by = agent.ledger.path.read_text()
+        assert "(strategies): numbers of judgements are not told" in refused_by
+    given = replace(config, group_size=4, out=config.out + "-given")
+    grid, agents = crowd_of(given, *[policy] * 3)
+    assert run_training(given, grid)["group_size"] == 4
+    assert all(agent.ledger.answered["train"] for agent in agents)
+
+
 # A private choice among policies, as docs/how-to/policies.md says that owners allow it.
 
 #: TOML, for a reference and its policies.
@@ -287,13 +313,9 @@ def test_owners_who_allow_a_choice_are_asked_once(crowd_of, choice, allowing):
 @pytest.mark.parametrize(
     ("rule", "old", "new"),
     [
-        ("strategies", '"exponential"', '"uls"'),
         ("tasks", '"policy"', '"sft"'),
         ("features", "/p3", "/other"),
-        ("features", "gpt2", "llama"),
         ("max_clip", "1.733", "1.732"),  # of four policies it is the root of three
-        ("max_epsilon", "max_epsilon = 1.0", "max_epsilon = 0.9"),
-        ("max_rounds", "max_rounds = 2", "max_rounds = 0"),
     ],
 )
 def test_a_choice_that_owners_refuse_is_refused_by_name(crowd_of, choice, allowing, rule, old, new):

@@ -212,15 +212,6 @@ def test_three_rounds_in_a_row_with_too_few_answers_end_the_run(make_world, exam
     assert caught.value.private["rounds"][0]["users counted"] == 10
 
 
-def test_the_next_round_is_as_if_nothing_had_happened(make_world, examples):
-    answers = iter([raises, lambda reply: iter([reply])])
-    world = make_world(
-        examples, nodes=3, cohort=30, wrap=lambda g: FaultyGrid(g, lambda r: next(answers)(r))
-    )
-    assert len(world.run(2)) == 2
-    assert len(world.left_out) == 1
-
-
 @pytest.mark.parametrize("seed", [0, None])
 def test_nobody_answers_and_the_round_is_charged_and_the_run_ends(
     make_world, make_examples, checks, seed

@@ -19,7 +19,6 @@ from murmuration.strategies.config import (
 )
 from murmuration.strategies.settings.catalogue import OF_STRATEGIES
 from murmuration.strategies.settings.declaration import about, declared
-from murmuration.strategies.settings.own import AupSettings, NoSettings
 from murmuration.strategies.settings.privacy import parse_delta
 from murmuration.strategies.settings.run import Settings
 
@@ -143,6 +142,7 @@ def test_the_least_share_that_can_be_held_out():
 
 
 THUMBS = {"kind": "thumbs", "model": "thumbs"}
+MASKED = {"secure_aggregation": True, "adjacency": "zero-out"}
 BAD = {
     "scale": ["5..5", "1", "a..b"],
     "positive_from": ["high"],
@@ -272,17 +272,15 @@ def test_every_option_with_limits_is_tested_here():
             "not for --strategy aup --variant published",
         ),
         ({"secure_aggregation": True}, "use --adjacency zero-out, at the same epsilon"),
+        ({**MASKED, "strategy": "aup-corrected"}, "aup-corrected, where sums are on no grid"),
+        ({**MASKED, "strategy": "nonprivate"}, "--secure-aggregation is not for --strategy"),
         (
-            {
-                "secure_aggregation": True,
-                "strategy": "aup-corrected",
-                "adjacency": "zero-out",
-            },
-            "not for --strategy aup-corrected, where sums are on no grid",
+            {**MASKED, "strategy": "local-label", "adjacency": "replace-labels"},
+            "sums are on no grid",
         ),
         (
-            {"secure_aggregation": True, "strategy": "nonprivate", "adjacency": "zero-out"},
-            "--secure-aggregation is not for --strategy nonprivate",
+            {**MASKED, "strategy": "aup", "variant": "published", "adjacency": "replace"},
+            "--variant published, where sums are on no",
         ),
     ],
 )
@@ -311,22 +309,6 @@ def test_what_has_no_meaning_where_next_tokens_are_said(task, settings, message)
         RunConfig.from_run_config({"base": "b", "task": task, **settings})
     assert message.format(task) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("strategy", "variant", "adjacency", "message"),
-    [
-        ("aup-corrected", "centred", "zero-out", "sums are on no grid"),
-        ("aup", "published", "replace", "--variant published, where sums are on no"),
-        ("nonprivate", "centred", "zero-out", "sums are on no grid"),
-        ("local-label", "centred", "replace-labels", "sums are on no grid"),
-        ("uls", "centred", "add-remove", "use --adjacency zero-out"),
-    ],
-)
-def test_what_has_no_sum_to_mask(strategy, variant, adjacency, message):
-    own = AupSettings(variant=variant) if strategy == "aup" else NoSettings()
-    with pytest.raises(ValueError, match=message):
-        RunConfig(strategy=strategy, own=own, adjacency=adjacency, secure_aggregation=True)
 
 
 @pytest.mark.parametrize(

@@ -58,16 +58,6 @@ def test_what_is_no_factor_is_refused(row, message):
         Banded(row)
 
 
-@given(ROWS, st.integers(2, 9), st.integers(0, 2**32 - 1))
-def test_error_is_that_of_the_matrices(row, rounds, seed):
-    """By the sums of diagonals, and by inverting C and multiplying."""
-    workload_RT = np.random.default_rng(seed).normal(size=(rounds + 2, rounds))
-    factor = Banded.scaled(np.array(row))
-    whole = workload_RT @ np.linalg.inv(matrix(factor.coefficients, rounds))
-    direct = np.linalg.norm(whole) / np.linalg.norm(workload_RT)
-    assert Workload.of_matrix(workload_RT).error(factor) == pytest.approx(direct, rel=1e-6)
-
-
 def test_all_bands_are_as_good_as_the_square_root_and_no_better_than_is_possible():
     """For prefix sums the square root is nearly the best (Fichtenberger et al. 2023)."""
     rounds = 64

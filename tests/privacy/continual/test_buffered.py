@@ -69,22 +69,6 @@ def test_nor_do_vectors_of_any_direction(factor, seed):
         assert np.linalg.norm(matrix_TT[:, places] @ vectors) <= 1.0 + 1e-12
 
 
-def test_rounds_that_are_nearer_add_more():
-    """The check above, of a user who keeps to no distance: it fails."""
-    factor = make()
-    matrix_TT = whole(factor.row_T(9))
-    assert np.linalg.norm(matrix_TT[:, [0, 2, 5, 8]].sum(axis=1)) > 1.1
-    assert np.linalg.norm(matrix_TT.sum(axis=1)) > 2.0
-
-
-def test_coefficients_that_rise_have_another_worst_pattern():
-    """Why they are refused: 0, b, 2b, … is not the worst of them."""
-    rising = whole([1.0, 0.0, 0.0, 2.0, 0.0])
-    assert np.linalg.norm(rising[:, [0, 3]].sum(axis=1)) > np.linalg.norm(
-        rising[:, [0, 2, 4]].sum(axis=1)
-    )
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -179,8 +163,3 @@ def test_one_by_one_releases_are_best_with_independent_noise():
     """Where nothing is added up there is nothing to take back."""
     added = Workload.of_matrix(np.eye(30))
     assert added.error(BufferedToeplitz.chosen(added, 30)) == pytest.approx(1.0, abs=1e-3)
-
-
-def test_the_same_factor_is_found_again():
-    added = workload(OptimizerSettings("sgd", 1.0, 40))
-    assert BufferedToeplitz.chosen(added, 8) == BufferedToeplitz.chosen(added, 8)

@@ -83,13 +83,6 @@ def test_every_pattern_of_taking_part_moves_no_row_twice_and_each_by_no_more_tha
             assert moved_T @ moved_T <= sum(p * p for p in part) + 1e-12
 
 
-def test_whoever_takes_part_more_often_moves_more():
-    """The same check, of rounds that are nearer to each other: it fails."""
-    matrix_TT = whole(ROW, 6)
-    moved_T = matrix_TT @ np.array([1.0, 0.0, 1.0, 0.0, 1.0, 0.0])
-    assert moved_T @ moved_T > 3.0 + 0.5
-
-
 @pytest.mark.parametrize("adjacency", list(Adjacency))
 def test_buffered_noise_protects_under_every_relation(adjacency):
     """One Gaussian release, by the loss under each; of a swap twice the clip norm is paid for."""
@@ -247,39 +240,6 @@ def test_buffered_noise_has_the_covariance_of_its_inverse(checks, tmp_path):
         covariance_fits(noise_TD, row[:3], 1.0, checks)
 
 
-class Forgetful(CorrelatedNoise):
-    """Has the noise of one round fewer than bands reach."""
-
-    def next(self, fresh_D):
-        self._before = self._before[: self.factor.groups - 2]
-        return super().next(fresh_D)
-
-
-class Independent(CorrelatedNoise):
-    """Takes nothing back."""
-
-    def next(self, fresh_D):
-        self.forget()
-        return super().next(fresh_D)
-
-
-class Repeating(CorrelatedNoise):
-    """Draws the noise of the first round in all of them."""
-
-    def next(self, fresh_D):
-        self.first = getattr(self, "first", fresh_D)
-        return super().next(self.first)
-
-
-@pytest.mark.parametrize("fault", [Forgetful, Independent, Repeating])
-def test_other_noise_is_caught(checks, tmp_path, fault):
-    mechanism = make()
-    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
-        noise_TD = released(mechanism, ledger, 9, memory=fault(mechanism))
-    with pytest.raises(AssertionError, match=r"scale|independence"):
-        covariance_fits(noise_TD, ROW, 1.0, checks)
-
-
 def test_the_sum_is_in_its_own_round_alone(checks, tmp_path):
     """Only noise is carried over: two runs with the same draws differ by their sums, round by
     round."""
@@ -425,23 +385,3 @@ def test_noise_is_not_gone_on_with_where_the_ledger_is_another(checks, tmp_path,
     covariance_fits(after_TD, mechanism.factor.parameters, 1.0, checks)
     for one, other in itertools.product(before_TD, after_TD):
         checks.near_zero(float(one @ other) / (1.6 * np.sqrt(2_000)), "of both sides")
-
-
-class GoesOnAnyway(CorrelatedNoise):
-    """Keeps its noise whatever became of the round."""
-
-    def forget(self):
-        pass
-
-
-def test_the_check_catches_who_goes_on_anyway(checks, tmp_path):
-    """Then a round that was run twice has two rows with the noise, and the sums, before it."""
-    mechanism, memory = make(), GoesOnAnyway(make())
-    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
-        before_TD = released(mechanism, ledger, 4, memory=memory, source=Randomness(None))
-        ledger.charge(mechanism.event_of(5), round_=5, covers="sum")
-        after_TD = released(mechanism, ledger, 5, memory=memory, source=Randomness(None), first=5)
-    with pytest.raises(AssertionError, match="of both sides"):
-        checks.near_zero(
-            float(before_TD[3] @ after_TD[0]) / (1.6 * np.sqrt(2_000)), "of both sides"
-        )

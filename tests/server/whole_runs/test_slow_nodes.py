@@ -54,33 +54,19 @@ class Slow(LocalGrid):
             yield reply
 
 
-def test_a_run_ends_by_the_others_and_says_who_was_slow(tmp_path, crowd, crowd_test):
+@pytest.mark.parametrize("kind", ["", secure.KEYS, secure.SHARES, "train", secure.UNMASK])
+def test_a_run_ends_by_the_others_and_says_who_was_slow(tmp_path, crowd, crowd_test, kind):
+    """Under masks whichever exchange they are slow at."""
     config = RunConfig(
         data=crowd, test=crowd_test, epsilon=4.0, delta=1e-3, rounds=ROUNDS, cohort=50, users=50,
-        timeout=TIMEOUT, min_nodes=6, adjacency="zero-out",
-        out=str(tmp_path / "run"),
+        timeout=TIMEOUT, min_nodes=10 if kind else 6, adjacency="zero-out",
+        secure_aggregation=bool(kind), out=str(tmp_path / "run"),
     )  # fmt: skip
-    grid = Slow(config)
+    grid = Slow(config, 10, kind) if kind else Slow(config)
     result = run_training(config, grid)
     assert (result["rounds"], result["stopped"]) == (ROUNDS, None)
-    check_slow(config, result, "no reply in time")
+    check_slow(config, result, f"no answer to {kind}" if kind else "no reply in time")
     assert grid.came_late  # and was not taken for an answer to the round that it came in
-
-
-@pytest.mark.parametrize("kind", [secure.KEYS, secure.SHARES, "train", secure.UNMASK])
-def test_so_does_a_run_under_masks_whichever_exchange_they_are_slow_at(
-    tmp_path, crowd, crowd_test, kind
-):
-    config = RunConfig(
-        data=crowd, test=crowd_test, epsilon=4.0, delta=1e-3, rounds=ROUNDS, cohort=50, users=50,
-        timeout=TIMEOUT, min_nodes=10, adjacency="zero-out", secure_aggregation=True,
-        out=str(tmp_path / "run"),
-    )  # fmt: skip
-    grid = Slow(config, 10, kind)
-    result = run_training(config, grid)
-    assert (result["rounds"], result["stopped"]) == (ROUNDS, None)
-    check_slow(config, result, f"no answer to {kind}")
-    assert grid.came_late
 
 
 def check_slow(config, result, reason):

@@ -58,13 +58,6 @@ def test_counts_only_if_every_node_gives_them():
     assert Registry.of({**both, 3: entry(IDS[5:6], 2)}).counts_N is None
 
 
-def test_a_user_on_two_nodes_is_asked_by_neither():
-    """And nobody else is touched: one who claims to be elsewhere, too, would end the run."""
-    registry = Registry.of({1: entry(IDS[:5], 0), 2: entry(IDS[4:8], 1)})
-    assert registry.single.tolist() == [0, 1, 2, 3, 6, 7, 8]
-    assert registry.keys_N[registry.barred_N].tolist() == [user_key(IDS[4])] * 2
-
-
 @pytest.mark.parametrize("entries", [{}, {1: entry([], 0), 2: entry([], 1)}])
 def test_no_users(entries):
     with pytest.raises(RegistryError, match="no users"):
@@ -239,19 +232,6 @@ def ask(monkeypatch):
         return registry, absent
 
     return call
-
-
-def test_a_nodes_own_words_stand_alone():
-    """Flower's simulation puts them at the end of a traceback of many lines."""
-    wrapped = (
-        "<class 'ray.exceptions.RayTaskError(ClientAppException)'>:<'ray::ClientAppActor.run()\n"
-        '  File "client_app.py", line 161, in __call__\n'
-        "preference.rows.InputError: row 2: it isn't short\n\nThe above exception was …\n"
-        "flwr.clientapp.client_app.ClientAppException: \n"
-        "Exception ClientAppException occurred. Message: row 2: it isn't short'>"
-    )
-    with pytest.raises(RegistryError, match=r"^a node did not register: row 2: it isn't short$"):
-        Registry.ask(Asked({1: wrapped}), Randomness(0), features=FEATURES, timeout=1)
 
 
 def test_what_is_refused_in_a_simulation_is_not_said_of_a_node():
