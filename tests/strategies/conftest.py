@@ -21,10 +21,10 @@ from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.grid import step_for
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies import registry
 from murmuration.strategies.base import Participants
 from murmuration.strategies.protocol.messages import RegistryEntry, TrainRequest
 from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.registry import build, named
 from murmuration.strategies.spec import RunContext
 from murmuration.strategies.steps.optimizers import OptimizerSettings, ServerOptimizer
 from murmuration.strategies.uls import Uls, UlsPlan
@@ -141,7 +141,7 @@ def make_world(make_grid, tmp_path):
         made = kind(**{**settings, **plan})
         source = Randomness(seed)
         grid = make_grid(examples, nodes, seed)
-        registry = Registry.ask(grid, source, features=FEATURES)
+        everybody = Participants.all(Registry.ask(grid, source, features=FEATURES))
         path = tmp_path / f"ledger-{len(list(tmp_path.iterdir()))}.jsonl"
         ledger = Ledger(path, adjacency=made.adjacency, delta=made.delta, budget=None)
         settings = {"kind": "sgd", "rate": 1.0, "rounds": made.rounds, **(optimizer or {})}
@@ -151,7 +151,7 @@ def make_world(make_grid, tmp_path):
             strategy(
                 made,
                 ledger,
-                participants=Participants.all(registry),
+                participants=everybody,
                 optimizer=ServerOptimizer(
                     OptimizerSettings(**settings), np.zeros(examples.dimension, np.float32)
                 ),
@@ -191,17 +191,36 @@ def make_filter_world(make_grid, tmp_path):
 
 
 @pytest.fixture
+def brings(monkeypatch):
+    """A function: as if other packages brought strategies, by name, each loaded by a function."""
+    cached = (registry.strategies, registry._loaded, registry.node_halves, registry.allowable)
+
+    def forget():
+        for function in (*cached, registry.solved):
+            function.cache_clear()
+
+    def bring(loads):
+        points = [SimpleNamespace(name=n, value=f"{n}:IT", load=load) for n, load in loads.items()]
+        monkeypatch.setattr(registry, "entry_points", lambda group: points)
+        forget()
+
+    yield bring
+    monkeypatch.undo()
+    forget()
+
+
+@pytest.fixture
 def build_from(tmp_path):
     """A function: what is built from settings for so many users, of whom the last are held out."""
 
     def make(config, users, *, held_out=0, share=0.0, dimension=9, budget=None):
-        registry = Registry.of({1: RegistryEntry(0, np.arange(users, dtype=np.uint64), None)})
+        whole = Registry.of({1: RegistryEntry(0, np.arange(users, dtype=np.uint64), None)})
         everybody = np.arange(users)
         train, out = everybody[: users - held_out], everybody[users - held_out :]
         context = RunContext(
-            strategy=named(config.strategy),
+            strategy=registry.named(config.strategy),
             config=config,
-            participants=Participants(registry, train, out, share),
+            participants=Participants(whole, train, out, share),
             source=Randomness(0),
             features='{"kind": "hashing"}',
             dimension=dimension,
@@ -212,7 +231,7 @@ def build_from(tmp_path):
         path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
         terms = {"adjacency": Adjacency(config.adjacency), "delta": config.delta}
         with Ledger(path, budget=budget, **terms) as ledger:
-            return build(context, ledger)
+            return registry.build(context, ledger)
 
     return make
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from failing import Watched
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -180,33 +181,16 @@ def test_noise_is_for_the_norm_that_nodes_were_told_and_the_next_is_another(
 ):
     examples = make_examples([1, 2] * 15, dimension=6000)
     examples.x_RD.zero_()  # all within: the norm falls by a tenth a round
-    sent = []
-    made = world(
-        examples, least_unit=1e6, wrap=lambda grid: Listening(grid, sent),
-        cohort=15, optimizer={"rate": 1e-9}, count_noise=0.01,
-    )  # fmt: skip
+    still = {"cohort": 15, "optimizer": {"rate": 1e-9}, "count_noise": 0.01}
+    made = world(examples, least_unit=1e6, wrap=Watched, **still)
     plan, unit = made.strategy.plan, made.strategy.least_unit
     norms = set()
     for round_ in range(1, 5):
         (released,) = made.run(round_)
-        (norm,) = {work.number("clip-norm") for work in sent}
+        norm = messages.read_work(made.grid.sent[-1].content).number("clip-norm")
         norms.add(norm)
         checks.released_noise(released * unit, plan.noise_multiplier * norm / plan.cohort)
     assert len(norms) == 4
-
-
-class Listening:
-    """A grid that notes what nodes are asked."""
-
-    def __init__(self, grid, sent):
-        self.grid, self.sent = grid, sent
-
-    def __getattr__(self, name):
-        return getattr(self.grid, name)
-
-    def push_messages(self, outgoing):
-        self.sent[:] = [messages.read_work(message.content) for message in outgoing]
-        return self.grid.push_messages(outgoing)
 
 
 def test_golden_trajectory(world, make_examples):

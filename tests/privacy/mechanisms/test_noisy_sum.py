@@ -39,10 +39,8 @@ def plan(norm=0.5, sigma=4.0, adjacency=Adjacency.ADD_REMOVE):
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    with Ledger(
-        tmp_path / "ledger.jsonl", adjacency=Adjacency.ADD_REMOVE, delta=1e-5, budget=None
-    ) as ledger:
+def ledger(checks, tmp_path):
+    with checks.promise(tmp_path / "ledger.jsonl") as ledger:
         yield ledger
 
 
@@ -199,13 +197,11 @@ def test_what_is_used_next_must_repeat_as_well(checks, ledger):
         checks.does_not_repeat(lambda beside=beside: asked(beside), ledger)
 
 
-def test_an_exact_replay_gives_the_same_bits_and_one_charge(tmp_path):
+def test_an_exact_replay_gives_the_same_bits_and_one_charge(checks, tmp_path):
     sum_D = np.random.default_rng(0).standard_normal(50)
     released = []
     for _ in range(2):  # as after a crash: the file is all that is left
-        with Ledger(
-            tmp_path / "l", adjacency=Adjacency.ADD_REMOVE, delta=1e-5, budget=None
-        ) as ledger:
+        with checks.promise(tmp_path / "l") as ledger:
             for covers in ("gradient", "radius"):
                 released.append(release(ledger, sum_D.copy(), covers=covers).tobytes())
                 released.append(release(ledger, sum_D.copy(), covers=covers).tobytes())
@@ -272,11 +268,9 @@ def test_nothing_is_drawn_or_returned_when_the_charge_cannot_be_synced(ledger, m
     assert drawn == []
 
 
-def test_nothing_is_drawn_when_the_budget_refuses(tmp_path, monkeypatch):
+def test_nothing_is_drawn_when_the_budget_refuses(checks, tmp_path, monkeypatch):
     budget = accountant.epsilon([(plan().event, 1)], adjacency=Adjacency.ADD_REMOVE, delta=1e-5)
-    with Ledger(
-        tmp_path / "l", adjacency=Adjacency.ADD_REMOVE, delta=1e-5, budget=budget
-    ) as ledger:
+    with checks.promise(tmp_path / "l", budget=budget) as ledger:
         release(ledger)
         before = (tmp_path / "l").read_bytes()
         drawn = []

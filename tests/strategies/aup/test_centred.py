@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from failing import Watched
 
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.strategies import adaptive
@@ -153,24 +154,12 @@ def test_users_who_agree_need_a_fraction_of_the_noise(world):
 
 
 def test_nodes_get_the_centre_that_was_released_before(world):
-    sent, given = [], []
-
-    class Listening:
-        def __init__(self, grid):
-            self.grid = grid
-
-        def __getattr__(self, name):
-            return getattr(self.grid, name)
-
-        def push_messages(self, outgoing):
-            for message in outgoing:
-                sent.append(messages.read_work(message.content).arrays["centre"])
-            return self.grid.push_messages(outgoing)
-
-    made = world(alike(40), cohort=40, wrap=Listening, noise_multiplier=0.1)
+    made = world(alike(40), cohort=40, wrap=Watched, noise_multiplier=0.1)
+    given = []
     for round_ in range(1, 4):
         given.append(made.strategy.arrays()["centre"])
         made.run(round_)
+    sent = [messages.read_work(message.content).arrays["centre"] for message in made.grid.sent]
     assert len(sent) == 3
     assert all(np.array_equal(a, b) for a, b in zip(sent, given, strict=True))
     assert not sent[0].any()
