@@ -244,17 +244,6 @@ def test_keys_seed_and_settings_do_not_change_alone(config, seed, edit):
     assert RunLock(folder.path)  # the folder is free again
 
 
-def test_a_seeded_run_keeps_its_nodes(config):
-    folder = RunDirectory(config)
-    folder.keep_nodes(5)
-    folder.keep_nodes(5)
-    with pytest.raises(InputError, match="were on 5 nodes and are now on 1"):
-        folder.keep_nodes(1)
-    unseeded = RunDirectory(replace(config, seed=-1, out=config.out + "2"))
-    unseeded.keep_nodes(5)
-    unseeded.keep_nodes(6)
-
-
 def test_discarding_what_was_not_used(config):
     folder = RunDirectory(config)
     folder.ledger_path.write_text('{"ledger": 1}\n')

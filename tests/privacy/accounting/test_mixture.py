@@ -181,25 +181,6 @@ def test_the_written_form_is_stable():
         from_json({**data, "group_size": 8.0})
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((0.0, 8, 0.01), "noise multiplier must be positive"),
-        ((math.nan, 8, 0.01), "noise multiplier must be positive"),
-        ((math.inf, 8, 0.01), "noise multiplier must be positive"),
-        ((1.0, 0, 0.01), "whole number ≥ 1"),
-        ((1.0, True, 0.01), "whole number ≥ 1"),
-        ((1.0, 2.5, 0.01), "whole number ≥ 1"),
-        ((1.0, 8, 0.0), r"probability must be in \(0, 1\]"),
-        ((1.0, 8, 1.01), r"probability must be in \(0, 1\]"),
-        ((1.0, 8, math.nan), r"probability must be in \(0, 1\]"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        MixtureGaussian(*arguments)
-
-
 @given(
     probability=st.one_of(st.just(1.0), st.floats(1e-6, 1.0)),
     noise=st.floats(math.log(0.35), math.log(500.0)).map(math.exp),

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from closed_forms import lower_triangular
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,12 +20,6 @@ SCALES, DECAYS = (0.6, 0.2), (0.7, 0.3)
 
 def make(scales=SCALES, decays=DECAYS, rounds=9, separation=3):
     return BufferedToeplitz.scaled(np.array(scales), np.array(decays), rounds, separation)
-
-
-def whole(row):
-    return np.array(
-        [[row[i - j] if i >= j else 0.0 for j in range(len(row))] for i in range(len(row))]
-    )
 
 
 def patterns(rounds, separation):
@@ -49,7 +44,7 @@ FACTORS = st.builds(
 @given(FACTORS)
 def test_no_pattern_of_taking_part_adds_more_than_one(factor):
     """All patterns, by C as a whole matrix; the worst is what the factor is scaled by."""
-    matrix_TT = whole(factor.row_T(factor.rounds))
+    matrix_TT = lower_triangular(factor.row_T(factor.rounds))
     lengths = [
         np.linalg.norm(matrix_TT[:, places].sum(axis=1))
         for places in patterns(factor.rounds, factor.separation)
@@ -62,7 +57,7 @@ def test_no_pattern_of_taking_part_adds_more_than_one(factor):
 @given(FACTORS, st.integers(0, 2**32 - 1))
 def test_nor_do_vectors_of_any_direction(factor, seed):
     generator = np.random.default_rng(seed)
-    matrix_TT = whole(factor.row_T(factor.rounds))
+    matrix_TT = lower_triangular(factor.row_T(factor.rounds))
     for places in itertools.islice(patterns(factor.rounds, factor.separation), 50):
         vectors = generator.normal(size=(len(places), 4))
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
@@ -105,7 +100,9 @@ def test_the_stream_is_the_inverse_of_the_whole_matrix(factor, seed):
         before = factor.remember(before, noise)
         noise_T.append(noise[0])
     assert len(before) == len(factor.decays)
-    np.testing.assert_allclose(whole(factor.row_T(factor.rounds)) @ noise_T, z_T, atol=1e-9)
+    np.testing.assert_allclose(
+        lower_triangular(factor.row_T(factor.rounds)) @ noise_T, z_T, atol=1e-9
+    )
 
 
 def test_the_first_round_pays_for_all():

@@ -1,8 +1,5 @@
 import os
 import struct
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +8,6 @@ from hypothesis import strategies as st
 
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 
-ROOT = Path(__file__).parents[3]
 WORDS = 50_000
 
 
@@ -79,28 +75,6 @@ def test_a_stream_is_chacha20_with_twenty_rounds_under_the_whole_key():
     key = Randomness(5).key("cohort", 3)
     expected = b"".join(chacha20_block(key, counter) for counter in range(3))
     assert raw(5, "cohort", 3, size=24) == list(struct.unpack("<24Q", expected))
-
-
-def test_streams_agree_across_processes():
-    code = (
-        "from murmuration.privacy.mechanisms.randomness import Randomness, user_key\n"
-        "r = Randomness(11)\n"
-        "print(r.stream('noise', 4, 1).integers(0, 2**63, size=4).tolist(),"
-        " r.user_words('window', 4, [user_key('ann')]).tolist())"
-    )
-    found = []
-    for hash_seed in ("1", "2"):
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": hash_seed}
-        result = subprocess.run(
-            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
-        )
-        found.append(result.stdout.strip())
-    here = Randomness(11)
-    expected = (
-        f"{here.stream('noise', 4, 1).integers(0, 2**63, size=4).tolist()} "
-        f"{here.user_words('window', 4, [user_key('ann')]).tolist()}"
-    )
-    assert found == [expected, expected]
 
 
 @given(st.integers(0, 2**70), st.text(max_size=8), st.lists(st.integers(0, 2**40), max_size=3))
