@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from damage import rewrite
+from local_runs import run
 
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.errors import InputError
@@ -29,10 +30,6 @@ pytestmark = [
     pytest.mark.usefixtures("quick_runs"),
     pytest.mark.settings(epsilon=0.5, rounds=5, cohort=10),
 ]
-
-
-def run(config):
-    return run_training(config, LocalGrid(client_app, 1, config.to_run_config()))
 
 
 def ledger_lines(config):

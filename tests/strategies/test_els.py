@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from local_runs import run
 from scipy import stats
 
-from murmuration.client.app import app as client_app
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.linear.gradients import windows
@@ -25,8 +25,6 @@ from murmuration.privacy.mechanisms.coins import bernoulli
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.median import GRID
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.server.run import run_training
-from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import els, sums
 from murmuration.strategies.els import (
     MEDIAN_SHARE,
@@ -363,10 +361,6 @@ def test_what_choosing_cost_counts_against_the_budget(make_world, make_examples,
 
 #: Of who is held out at ε = 0.5: the coins, and what is told.
 HELD_OUT = HoldOut(0.2), HoldOut(0.2, 0.25)
-
-
-def run(config, nodes=1):
-    return run_training(config, LocalGrid(client_app, nodes, config.to_run_config()))
 
 
 def charges(result):

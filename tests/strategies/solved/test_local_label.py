@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from local_runs import run
 
 from murmuration.client.app import app
-from murmuration.client.app import app as client_app
 from murmuration.client.store import load
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.schema import PAIRS, Schema
@@ -21,7 +21,6 @@ from murmuration.privacy.accounting.events import RandomizedLabels as LabelEvent
 from murmuration.privacy.accounting.ledger import Ledger, read_charges
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise, RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.base import Participants
@@ -247,10 +246,6 @@ def test_what_labels_tell_is_said(choices, c):
 
 
 # Randomized labels from settings to a finished run: ledger, nodes, resuming.
-
-
-def run(config, nodes=1):
-    return run_training(config, LocalGrid(client_app, nodes, config.to_run_config()))
 
 
 def charges(result):
