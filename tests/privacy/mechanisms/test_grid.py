@@ -59,15 +59,6 @@ def test_rounding_moves_a_user_toward_zero_by_less_than_a_step(rows, norm):
         assert (found_D * exact_D >= 0).all()
 
 
-def test_rounding_to_the_nearest_would_leave_the_ball():
-    """Why toward zero: a vector on the sphere whose coordinates are all nearer the point above."""
-    step, dimension = 2.0**-10, 2**12
-    exact_D = np.full(dimension, 15.6 * step)
-    norm = float(np.linalg.norm(exact_D))
-    assert np.linalg.norm(np.rint(exact_D / step) * step) > norm * 1.02
-    assert np.linalg.norm(np.trunc(exact_D / step) * step) <= norm
-
-
 @given(ROWS, NORMS, st.integers(0, 2**31))
 def test_a_sum_on_the_grid_is_the_same_in_any_order_and_grouping(rows, norm, seed):
     clip = UserClip(norm)
