@@ -1,5 +1,6 @@
 """Plans of noisy sums: what is released, charged, told and calibrated comes from one mechanism."""
 
+import math
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -87,6 +88,15 @@ def test_nothing_of_a_plan_can_be_changed(plan):
     for field in fields(plan):
         with pytest.raises(AttributeError):
             setattr(plan, field.name, getattr(plan, field.name))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"users": 0}, {"rounds": 0}, *({"noise_multiplier": noise} for noise in (0.0, math.nan))],
+)
+def test_plans_of_nobody_of_no_round_or_of_no_noise_cannot_be_built(plan, change):
+    with pytest.raises(ValueError, match=r"at least one user|--rounds|noise|weight"):
+        replace(plan, **change)
 
 
 def test_a_plan_without_a_mechanism_cannot_be_made():

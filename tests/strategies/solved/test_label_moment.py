@@ -60,18 +60,9 @@ def test_noise_is_that_of_the_analytic_gaussian_of_sensitivity_two_clip_norms(ep
     assert 0.999 * epsilon < made.epsilon() <= epsilon
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"users": 0}, "at least one user"),
-        ({"rounds": 3}, "--rounds must be 1 or 2"),
-        ({"rounds": 0}, "--rounds must be 1 or 2"),
-        ({"noise_multiplier": 0.0}, "noise multiplier must be positive"),
-    ],
-)
-def test_impossible_plans(changes, message):
-    with pytest.raises(ValueError, match=message):
-        plan(**changes)
+def test_a_third_round_is_refused():
+    with pytest.raises(ValueError, match="--rounds must be 1 or 2"):
+        plan(rounds=3)
 
 
 # The node half
