@@ -152,7 +152,7 @@ def test_what_is_not_solved_for_where_rounds_share_noise(shared, left):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "users", "rounds", "best"),
-    [(3.0, 5, 200, 1.0), (8.0, 5, 200, 0.97), (3.0, 20, 200, 0.93), (3.0, 100, 1_000, 0.82)],
+    [(3.0, 5, 200, 1.0), (8.0, 5, 200, 0.97), (3.0, 20, 200, 0.93), (3.0, 100, 1_000, 0.70)],
 )
 def test_the_least_error_of_prefix_sums(epsilon, users, rounds, best):
     """As found elsewhere, with one round's average counted as often as any other's."""
