@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from local_runs import private_log
 
 import murmuration.client.agent.agent
 import murmuration.client.app
@@ -95,11 +96,6 @@ def refused(config, grid):
     return caught.value
 
 
-def log(config):
-    lines = (Path(config.out) / "private" / "log.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-
 @pytest.mark.parametrize(
     ("rule", "policy", "changes"),
     [
@@ -118,13 +114,13 @@ def test_a_run_that_every_owner_refuses_ends_before_any_coin(
     found = refused(config, grid)
     assert f"by the rules {rule}: nothing was drawn" in str(found)
     assert read_charges(Path(config.out) / "ledger.jsonl") == []
-    assert not any("cohort" in line for line in log(config))
+    assert not any("cohort" in line for line in private_log(config))
     for agent in agents:
         assert not agent.ledger.plans, "an owner was charged for being asked"
         assert set(agent.ledger.answered) <= {"query.registry"}
         last = agent.ledger.path.read_text().splitlines()[-1]
         assert f"({rule})" in last  # with its text, which nobody else gets
-    counted = next(line for line in log(config) if "would refuse" in line)
+    counted = next(line for line in private_log(config) if "would refuse" in line)
     assert set(counted["would refuse"].values()) == {rule}
 
 
@@ -134,7 +130,7 @@ def test_a_run_by_the_policys_numbers_is_answered_in_every_round(crowd_of, confi
         grid, agents = crowd_of(one, *[POLICY] * 4)
         assert run_training(one, grid)["rounds"] == 4
         assert not any(agent.ledger.refusals for agent in agents)
-        assert not any("left out" in line or "not evaluated" in line for line in log(one))
+        assert not any("left out" in line or "not evaluated" in line for line in private_log(one))
         for agent in agents:
             agent.ledger.path.unlink()
             agent.ledger.path.with_name("own-ledger.jsonl.head").unlink()
@@ -144,7 +140,7 @@ def test_a_minority_that_refuses_is_counted_and_the_run_goes_on(crowd_of, config
     other = replace(POLICY, max_clip=0.01)
     grid, agents = crowd_of(config, POLICY, POLICY, POLICY, other)
     assert run_training(config, grid)["rounds"] == 4
-    counted = next(line for line in log(config) if "would refuse" in line)
+    counted = next(line for line in private_log(config) if "would refuse" in line)
     assert counted["shown the plan"] == 4
     assert list(counted["would refuse"].values()) == ["max_clip"]
     for path in Path(config.out).rglob("*"):  # that somebody refuses may depend on who is there
@@ -210,7 +206,7 @@ def test_a_simulation_asks_nobody(config, crowd):
     config = replace(config, data=crowd, adjacency="add-remove", seed=1)
     grid = LocalGrid(murmuration.client.app.app, 3, config.to_run_config())
     run_training(config, grid)
-    assert not any("shown the plan" in line for line in log(config))
+    assert not any("shown the plan" in line for line in private_log(config))
 
 
 def test_who_comes_later_is_shown_the_plan_then(crowd_of, config, refreshed):
@@ -228,7 +224,7 @@ def test_who_comes_later_is_shown_the_plan_then(crowd_of, config, refreshed):
 
     grid.push_messages = push
     assert run_training(config, grid)["rounds"] == 4
-    shown = [line for line in log(config) if "would refuse" in line]
+    shown = [line for line in private_log(config) if "would refuse" in line]
     assert [(line["round"], line["shown the plan"]) for line in shown] == [(1, 2), (3, 1)]
     assert [list(line["would refuse"].values()) for line in shown] == [[], ["max_clip"]]
     assert not agents[2].ledger.plans

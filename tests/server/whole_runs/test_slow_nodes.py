@@ -1,9 +1,9 @@
 """Whole runs in which nodes are slow in every round: others count, and no round waits for them."""
 
-import json
 from pathlib import Path
 
 import pytest
+from local_runs import private_log
 
 from murmuration.client.app import app as client_app
 from murmuration.privacy.accounting.ledger import read_charges
@@ -74,8 +74,7 @@ def check_slow(config, result, reason):
     charges = read_charges(Path(config.out) / "ledger.jsonl")
     assert [charge.round for charge in charges if charge.round] == [*range(1, ROUNDS + 1)]
     assert 3.5 < result["epsilon"] <= 4.0  # of all rounds, whoever answered
-    text = (Path(config.out) / "private" / "log.jsonl").read_text()
-    log = [line for line in map(json.loads, text.splitlines()) if "left out" in line]
+    log = [line for line in private_log(config) if "left out" in line]
     for round_ in range(1, ROUNDS + 1):
         left_out = {line["node"]: line["left out"] for line in log if line["round"] == round_}
         assert set(left_out) == {LATE, NEVER}
