@@ -62,7 +62,11 @@ def test_every_kind_of_plan_is_here():
 def test_rounds_are_charged_as_the_mechanism_that_they_run(plan):
     assert plan.charges[plan.mechanism.event] == plan.rounds
     assert plan.mechanism.adjacency is plan.adjacency
-    assert plan.mechanism.sampler == plan.sampler
+    if isinstance(plan, ElsPlan):  # everybody takes part; their judgements are sampled
+        assert plan.mechanism.probability == plan.probability
+        assert plan.mechanism.group_size == plan.group_size
+    else:
+        assert plan.mechanism.sampler == plan.sampler
 
 
 def test_less_noise_is_charged_for(plan):
