@@ -48,7 +48,6 @@ SUITES = (
     "murmuration/test_wheel.py",
     "preference/data/test_data_sets.py",
     "preference/data/test_misreadings.py",
-    "privacy/test_seeded_faults.py",
     "test_house.py",
 )
 

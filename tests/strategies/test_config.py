@@ -19,7 +19,6 @@ from murmuration.strategies.config import (
 )
 from murmuration.strategies.settings.catalogue import OF_STRATEGIES
 from murmuration.strategies.settings.declaration import about, declared
-from murmuration.strategies.settings.own import AupSettings, NoSettings
 from murmuration.strategies.settings.privacy import parse_delta
 from murmuration.strategies.settings.run import Settings
 
@@ -143,6 +142,7 @@ def test_the_least_share_that_can_be_held_out():
 
 
 THUMBS = {"kind": "thumbs", "model": "thumbs"}
+MASKED = {"secure_aggregation": True, "adjacency": "zero-out"}
 BAD = {
     "scale": ["5..5", "1", "a..b"],
     "positive_from": ["high"],
@@ -279,9 +279,9 @@ def test_strategies_that_solve_learn_from_no_next_tokens(task, strategy):
     ],
 )
 def test_what_has_no_sum_to_mask(strategy, variant, adjacency):
-    own = AupSettings(variant=variant) if strategy == "aup" else NoSettings()
+    own = {"variant": variant} if strategy == "aup" else {}
     with pytest.raises(ValueError, match="--secure-aggregation"):
-        RunConfig(strategy=strategy, own=own, adjacency=adjacency, secure_aggregation=True)
+        RunConfig(strategy=strategy, adjacency=adjacency, secure_aggregation=True, **own)
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,7 @@ def test_allowed_work_is_answered_with_the_clipped_sum(make):
 @pytest.mark.parametrize(
     ("rule", "kind", "content"),
     [
-        ("strategies", "train", lambda: work(strategy="nonprivate")),
         ("max_clip", "train", lambda: work(**{"clip-norm": 10.0})),
-        ("max_group_size", "train", lambda: work(**{"group-size": 17})),
         ("max_epsilon", "train", lambda: work(plan=stated(sigma=0.5))),
         ("max_evaluations", "evaluate", work),
         ("public_items", public_items.QUERY, lambda: public_items.request(asked([0]))),
