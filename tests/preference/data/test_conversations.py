@@ -312,14 +312,6 @@ def test_what_was_taken_is_said_with_how_often():
     )
 
 
-def test_a_prompt_in_one_row_decides_nothing_about_another():
-    """Each row is read by itself, wherever it stands."""
-    bare = {"user_id": "a", "chosen": "I like a", "rejected": "I like b"}
-    for on_bad_rows in ("refuse", "skip", "isolate"):
-        read = Judgements.from_rows([bare, bare | {"prompt": "p"}], on_bad_rows=on_bad_rows)
-        assert read.prompts == ["I like", "p"]
-
-
 @pytest.mark.parametrize("cell", [LONG, json.dumps(LONG), FOLLOWED])
 def test_prompts_to_answer_may_be_messages(tmp_path, cell):
     path = tmp_path / "p.jsonl"
