@@ -53,10 +53,6 @@ def test_a_look_is_only_a_look(cli, crowd, here):
         assert expected in flat, expected
 
 
-def test_nobody_is_named_where_nobody_owns_a_large_part(cli, crowd_test):
-    assert "one user" not in cli("data", crowd_test)[1]
-
-
 def test_its_command_works(cli, crowd, here):
     words = advised(cli("data", crowd, "--epsilon", 2)[1])
     result = runs(cli, words)
@@ -164,23 +160,6 @@ def rated(user, prompt, text, label):
     return {"user_id": user, "prompt": prompt, "completion": text, "label": label}
 
 
-def test_single_ratings_become_pairs_and_it_says_how_many_are_left_over(cli, write_rows):
-    rows = [rated(f"u{n}", "p", "good one", True) for n in range(9)]
-    rows += [rated(f"u{n}", "p", "bad", False) for n in range(6)]
-    code, out, _ = cli("data", write_rows(rows))
-    flat = " ".join(out.split())
-    assert code == 0
-    for expected in (
-        "6 judgements by 9 users",
-        "kind: pairs",
-        "columns used: user_id, prompt, completion, label",
-        "15 single ratings make 6 pairs: of one user and one prompt",
-        "3 of them are in no pair: --kind thumbs --model thumbs learns from these, too",
-    ):
-        assert expected in flat, expected
-    assert "--kind" not in advised(out)
-
-
 def test_single_ratings_that_are_in_no_pair_are_thumbs_and_its_command_works(cli, write_rows):
     rows = [
         rated(f"u{user}", f"p{n}", f"text {user % 7} {n}", (user + n) % 4 > 0)
@@ -195,17 +174,6 @@ def test_single_ratings_that_are_in_no_pair_are_thumbs_and_its_command_works(cli
     words = advised(out)
     assert words[words.index("--kind") + 1] == words[words.index("--model") + 1] == "thumbs"
     assert runs(cli, words)["model"] == "thumbs"
-
-
-def test_rankings_with_ties_and_its_command(cli, write_rows):
-    shown = {"prompt": "p", "responses": ["one", "two words", "three words here"]}
-    ranks = [[1, 2, 2], [1, 1, 2], [1, 1, 1], [3, 1, 2]]
-    rows = [{"user_id": f"u{n}", **shown, "ranks": ranks[n % 4]} for n in range(40)]
-    code, out, _ = cli("data", write_rows(rows))
-    flat = " ".join(out.split())
-    assert code == 0
-    assert "40 judgements by 40 users, 50.0 % of them ties kind: ranking, over at most 3" in flat
-    assert runs(cli, advised(out))["model"] == "plackett-luce"
 
 
 def test_features_in_mind_are_timed_and_are_in_the_command(cli, crowd):

@@ -8,8 +8,6 @@ from murmuration import rank, survey
 from murmuration.cli.deployments import run as deploy_run
 from murmuration.deploy import doctor
 from murmuration.deploy.doctor import Finding
-from murmuration.deploy.terms import parse_settings
-from murmuration.preference.data.errors import InputError
 
 
 @pytest.fixture
@@ -177,14 +175,6 @@ def test_client_wants_one_source(cli, folder, tmp_path):
     assert "--data FILE, or --socket PATH" in err[0]
 
 
-def test_client_names_what_is_wrong_with_the_file(cli, folder, tmp_path):
-    code, _, err = cli(
-        "deploy", "client", folder / "clients/alice", "--data", tmp_path / "none", "--check"
-    )
-    assert code == 2
-    assert "none" in err[0]
-
-
 def test_doctor_finds_nobody(cli, folder):
     code, out, _ = cli("deploy", "doctor", folder)
     assert code == 1
@@ -195,29 +185,12 @@ def test_doctor_finds_nobody(cli, folder):
     assert "chmod 600" in cli("deploy", "doctor", folder)[1]
 
 
-def test_doctor_wants_a_deployment(cli, tmp_path):
-    code, _, err = cli("deploy", "doctor", tmp_path)
-    assert code == 2
-    assert "is not a deployment's folder" in err[0]
-
-
 def test_run_refuses_a_setting_that_is_none(cli, folder, tmp_path):
     arguments = ("deploy", "run", folder, "--out", tmp_path / "run", "--users", "10")
     for setting, said in (("rounds", "NAME=VALUE"), ("x=1", "NAME=VALUE"), ("rounds=a", "int")):
         code, _, err = cli(*arguments, "--set", setting)
         assert code == 2
         assert said in err[0]
-
-
-def test_settings_are_typed():
-    assert parse_settings(["rounds=5", "clip-norm=1", "batch-users=true", "variant=centred"]) == {
-        "rounds": 5,
-        "clip_norm": 1.0,
-        "batch_users": True,
-        "variant": "centred",
-    }
-    with pytest.raises(InputError, match="true or false"):
-        parse_settings(["batch-users=yes"])
 
 
 @pytest.mark.parametrize(

@@ -94,22 +94,6 @@ def test_a_ledger_that_a_crash_has_left_empty(cli, tmp_path, monkeypatch):
     assert "nothing is written in it yet" in found["wrong"][0]
 
 
-def test_in_words(cli, folder, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    code, stdout, _ = cli("ledger", folder)
-    assert code == 0
-    for said in (
-        "Ledger intact: 9 entries, hash chain verified",
-        "poisson-gaussian: probability 0.1, noise multiplier 4",
-        "gradient sum",
-        "1–6",
-        " of 3 (",
-        "at δ 1e-5, under add-remove",
-        f"head  {chained_record.read(folder / 'ledger.jsonl').head}",
-    ):
-        assert said in stdout
-
-
 def test_a_seed_that_was_known_is_said_beside_epsilon(cli, tmp_path):
     with Ledger(tmp_path / "ledger.jsonl", budget=3.0, **TERMS) as ledger:
         ledger.charge(EVENT, round_=1, covers="gradient sum", replay="0:ab")

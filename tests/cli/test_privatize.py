@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from murmuration.client.store import load
-from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.data.public_items import canonical
 from murmuration.preference.data.schema import Schema
@@ -278,14 +277,6 @@ def test_answers_are_as_often_false_as_stated(privatize, places, write_rows):
     p = told[0]["flip_probability"]
     # Drawn from the operating system: wrong once in ten million runs.
     assert abs(false - 20_000 * p) < 5.5 * (20_000 * p * (1 - p)) ** 0.5
-
-
-def test_judgements_written_are_judgements_read(privatize, places, write_rows, make_rows):
-    rows = make_rows([12, 3], ties=True)
-    assert privatize(write_rows(rows), epsilon=5.0)[0] == 0
-    found = load_judgements(str(places["out"]), schema=RANDOMIZED)
-    assert found.decided == len(found) == 15  # no row says that it was a tie
-    assert isinstance(found, Judgements)
 
 
 def test_an_export_is_randomized_in_our_form(privatize, places, write_rows, make_rows):

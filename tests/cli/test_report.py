@@ -74,14 +74,6 @@ def test_several_runs_are_compared(cli, ran, tmp_path):
     assert code == 2 and "something else" in lines[0] and page.read_text() == "mine"
 
 
-def test_an_unfinished_run_says_so(cli, ran):
-    out = ran("a")
-    (out / "result.json").unlink()
-    code, text, _ = cli("report", out)
-    assert code == 0 and "has not ended" in " ".join(text.split())
-    assert "has not ended" in (out / "report.html").read_text(encoding="utf-8")
-
-
 def test_a_run_in_use_is_left_alone(cli, ran):
     out = ran("a")
     lock = RunLock(out)

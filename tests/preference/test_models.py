@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy import special
 
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.linear.likelihoods import Gaussian
 from murmuration.preference.models import ABSENT, MODELS, pair_model, preference_model
 
 SIZES = (0.1, 1.0, 30.0, 1e3)
@@ -271,15 +270,6 @@ def test_thurstone_against_another_library():
     far = z < -100
     mills = -z[far] - 1 / z[far] + 2 / z[far] ** 3
     np.testing.assert_allclose(-model.residual(z_J1, one)[:, 0][far], mills, rtol=1e-9)
-
-
-def test_own_links_make_the_models_that_are_built_in():
-    for name, link in (("btl", Logistic()), ("thurstone", Gaussian())):
-        z_J1, y_J1 = drawn(1, True, 3.0)
-        own, built_in = pair_model("own", link), preference_model(name)
-        assert own.name == "own"
-        torch.testing.assert_close(own.residual(z_J1, y_J1), built_in.residual(z_J1, y_J1))
-        torch.testing.assert_close(own.loss(z_J1, y_J1), built_in.loss(z_J1, y_J1))
 
 
 @given(st.data(), st.sampled_from(sorted(CASES)), st.sampled_from(SIZES))

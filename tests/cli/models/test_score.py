@@ -61,12 +61,6 @@ def test_that_hashed_words_ignore_the_prompt_is_said(cli, model, monkeypatch):
     assert line not in cli(*call)[1]
 
 
-def test_brackets_are_no_markup(cli, model):
-    code, stdout, _ = cli("score", model, "--prompt", "?", "--response", "[/INST] no [/b]")
-    assert code == 0
-    assert "[/INST] no [/b]" in stdout
-
-
 @pytest.mark.parametrize("folder", ["missing", "empty"])
 def test_no_model(cli, tmp_path, folder):
     (tmp_path / "empty").mkdir()

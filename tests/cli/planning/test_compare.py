@@ -1,7 +1,6 @@
 """``murmuration compare``."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -29,21 +28,6 @@ def test_json_contract(cli, crowd, crowd_test, tmp_path):
     assert {"report.md", "rows.json", "comparison.png"} <= {
         path.name for path in (tmp_path / "c").iterdir()
     }
-
-
-def test_judgements_over_several_responses(cli, crowd_of_four, of_four, tmp_path):
-    others_of_four = tmp_path / "others.jsonl"
-    others_of_four.write_text(Path(crowd_of_four).read_text().replace('"u0', '"test-u0'))
-    declared = [part for name, value in of_four.items() for part in (f"--{name}", value)]
-    code, stdout, _ = cli(
-        "compare", "--data", crowd_of_four, "--test", others_of_four, *declared,
-        "--strategies", "uls",
-        "--epsilons", 1, "--delta", 1e-3, "--seeds", 1, "--rounds", 2, "--cohort", 10,
-        "--out", tmp_path / "c", "--json",
-    )  # fmt: skip
-    assert code == 0
-    (row,) = json.loads(stdout.splitlines()[-1])["rows"]
-    assert row["accuracy_mean"] > 0.3
 
 
 def test_a_comparison_that_has_ended_lists_no_run(cli, crowd, crowd_test, tmp_path, quick_runs):
@@ -148,24 +132,3 @@ def test_without_a_terminal_runs_are_counted(cli, crowd, tmp_path):
     assert code == 0 and len(counted) == 4
     assert counted[0] == "3 runs" and counted[-1] == "run 3 of 3 ended: nonprivate-seed0"
     assert " left" in counted[1]
-
-
-def test_labels_that_are_numbers_are_read_by_their_scale(cli, tmp_path):
-    for name in ("train", "test"):
-        rows = [
-            {
-                "user_id": f"{name}{n}",
-                "response_a": "x",
-                "response_b": "y",
-                "winner": (-2, 1)[n % 2],
-            }
-            for n in range(40)
-        ]
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    code, stdout, lines = cli(
-        "compare", "--data", tmp_path / "train.jsonl", "--test", tmp_path / "test.jsonl",
-        "--strategies", "uls", "--epsilons", 1, "--seeds", 1, "--rounds", 2, "--cohort", 10,
-        "--scale", "-2..2", "--no-prompt", "--out", tmp_path / "c", "--json",
-    )  # fmt: skip
-    assert code == 0, lines
-    assert json.loads(stdout.splitlines()[-1])["rows"][0]["accuracy_mean"] is not None
