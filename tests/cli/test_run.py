@@ -153,31 +153,17 @@ def test_next_tokens(cli, crowd, crowd_texts, language_model, tmp_path, task):
     assert all(score < 0 for score in json.loads(stdout)["scores"])
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--task", "text"], "--task text trains a language model: name one with --base"),
-        (["--task", "sft", "--base", "GPT2", "--train", "head"], "use --train lora"),
-        (["--task", "sft", "--base", "GPT2", "--strategy", "local-label"], "from labels"),
-        (["--task", "sft", "--base", "GPT2", "--adjacency", "replace-labels"], "no label"),
-        (["--task", "text", "--base", "BERT"], "its tokens see what follows"),
-        (["--task", "text", "--base", "GPT2"], "no column 'text'"),
-        (["--system", "Be brief."], "--system is about a language model: name one with --base"),
-        (["--base", "GPT2", "--system", "Be brief."], "--system: the base has no chat template"),
-    ],
-)
-def test_refusals_are_one_line(cli, crowd, language_model, tmp_path, options, said):
-    folders = {"GPT2": language_model("gpt2"), "BERT": language_model("bert")}
-    options = [folders.get(option, option) for option in options]
-    data = crowd
-    if "BERT" in said or "see what follows" in said:
-        data = tmp_path / "texts.jsonl"
-        data.write_text('{"user_id": "a", "text": "Save it."}\n')
-    code, _, lines = cli("run", "--data", data, *options, "--out", tmp_path / "run")
-    assert code == 2
-    assert len([line for line in lines if line.startswith("error: ")]) == 1
-    assert said in lines[-1]
-    assert not (tmp_path / "run").exists()
+def test_a_base_that_is_of_no_use_is_refused_before_there_is_a_run(
+    refusal, crowd, crowd_texts, language_model, tmp_path
+):
+    gpt2, bert, out = language_model("gpt2"), language_model("bert"), tmp_path / "run"
+    for data, options, why in (
+        (crowd_texts, ["--task", "text", "--base", bert], "its tokens see what follows"),
+        (crowd, ["--task", "text", "--base", gpt2], "no column 'text'"),
+        (crowd, ["--base", gpt2, "--system", "Be brief."], "the base has no chat template"),
+    ):
+        assert why in refusal("run", "--data", data, *options, "--out", out)
+        assert not out.exists()
 
 
 @pytest.mark.parametrize("error", [MemoryError(), KeyError("grads")])
@@ -207,7 +193,7 @@ def test_what_is_promised_to_rows_says_so(cli, crowd, tmp_path):
     code, _, _ = cli(
         "run", "--data", crowd, "--one-user-per-row", *SMALL, "--seed", 1, "--out", out
     )
-    assert code == 0
+    assert code == 0 and cli("report", out)[0] == 0
     result = json.loads((out / "result.json").read_text())
     assert result["one_user_per_row"] is True
     assert any(text.startswith("EACH ROW COUNTED AS A USER") for text in result["warnings"])
@@ -253,9 +239,8 @@ def test_what_is_said_of_the_data_becomes_settings(cli, executed, crowd, monkeyp
     assert (second.columns, second.schema.one_user_per_row) == ("chosen=a", True)
 
 
-def test_resume_needs_a_place(cli):
-    code, _, lines = cli("run", "--resume")
-    assert (code, lines) == (2, ["error: --resume needs --out, the folder of the run to continue"])
+def test_resume_needs_a_place(refusal):
+    assert "--resume needs --out" in refusal("run", "--resume")
 
 
 @pytest.mark.parametrize(
@@ -264,13 +249,11 @@ def test_resume_needs_a_place(cli):
      ('{"rounds": "many"}', '{"seed": 1}'), ("{}", "[1]"),
      ('{"data": "sims.population:train", "rounds": 20}', '{"seed": 0}')],
 )  # fmt: skip
-def test_damaged_runs_are_not_resumed(cli, tmp_path, config, seed):
+def test_damaged_runs_are_not_resumed(refusal, tmp_path, config, seed):
     (tmp_path / "private").mkdir()
     (tmp_path / "config.json").write_text(config)
     (tmp_path / "private" / "seed.json").write_text(seed)
-    code, _, lines = cli("run", "--resume", "--out", tmp_path)
-    assert code == 2
-    assert len(lines) == 1
+    assert refusal("run", "--resume", "--out", tmp_path)
 
 
 def test_each_task_has_its_embedded_population(tmp_path):
@@ -296,20 +279,6 @@ def test_a_file_gives_settings_and_options_override_it(tmp_path):
     assert found.rounds == 9
 
 
-def test_the_config_of_any_run_is_such_a_file(cli, crowd, crowd_test, tmp_path):
-    options = ["--data", crowd, "--test", crowd_test, "--rounds", 2, "--cohort", 20]
-    options += ["--epsilon", 8, "--delta", 1e-3, "--seed", 3, "--json"]
-    code, first, _ = cli("run", *options, "--out", tmp_path / "a", "--clip-norm", 0.2)
-    assert code == 0
-    code, second, lines = cli(
-        "run", "--config", tmp_path / "a" / "config.json", "--seed", 3, "--out", tmp_path / "b",
-        "--json",
-    )  # fmt: skip
-    assert code == 0, lines
-    same = ("clip_norm", "noise_multiplier", "epsilon", "heldout_accuracy")
-    assert [json.loads(first)[n] for n in same] == [json.loads(second)[n] for n in same]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -322,11 +291,10 @@ def test_the_config_of_any_run_is_such_a_file(cli, crowd, crowd_test, tmp_path):
         ('delta = "much"', "--delta must be a number"),
     ],
 )
-def test_files_that_are_none(cli, tmp_path, text, message):
+def test_files_that_are_none(refusal, tmp_path, text, message):
     (tmp_path / "run.toml").write_text(text)
-    code, _, lines = cli("run", "--config", tmp_path / "run.toml", "--out", tmp_path / "o")
-    assert code == 2
-    assert message in lines[-1]
+    options = ("--config", tmp_path / "run.toml", "--out", tmp_path / "o")
+    assert message in refusal("run", *options)
     assert not (tmp_path / "o").exists()
 
 

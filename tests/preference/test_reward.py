@@ -14,7 +14,7 @@ from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.preference.models import ABSENT
 from murmuration.preference.reward import RewardModel
 
-FEATURES = HashingFeatures(dimension=33)
+FEATURES, NINE = HashingFeatures(dimension=33), HashingFeatures(dimension=9)
 
 
 @pytest.fixture
@@ -250,6 +250,12 @@ def edit(place, **changes):
     (place / "config.json").write_text(json.dumps(config | changes))
 
 
+def hold(place, **tensors):
+    save_file(tensors, place / "model.safetensors")
+
+
+THETA_D = np.zeros(33, np.float32)
+GONE = {"kind": "encoder", "path": "/gone/encoder", "words": DEFINITION}
 FAULTS = {
     "no such model folder": lambda place: place.rename(place.with_name("elsewhere")),
     "it has no config.json": lambda place: (place / "config.json").unlink(),
@@ -257,25 +263,13 @@ FAULTS = {
     "not a reward model of format": lambda place: edit(place, format="llama"),
     "config.json: not a reward model": lambda place: (place / "config.json").write_text("[]"),
     "the model is not complete": lambda place: (place / "model.safetensors").unlink(),
-    "does not hold a reward model's weights": lambda place: (
-        place / "model.safetensors"
-    ).write_bytes(b"junk"),
-    r"weights \('theta_D'\)": lambda place: save_file(
-        {"other": np.zeros(3)}, place / "model.safetensors"
-    ),
-    "do not fit dimension 33 in config.json": lambda place: save_file(
-        {"theta_D": np.zeros(3, np.float32)}, place / "model.safetensors"
-    ),
-    "do not fit features of dimension 9": lambda place: edit(
-        place, features=HashingFeatures(dimension=9).to_config()
-    ),
-    "must be finite": lambda place: save_file(
-        {"theta_D": np.full(33, np.nan, np.float32)}, place / "model.safetensors"
-    ),
-    "no such folder: /gone/encoder": lambda place: edit(
-        place, features={"kind": "encoder", "path": "/gone/encoder", "words": DEFINITION}
-    ),
-    "count words as None": lambda place: edit(place, features={"kind": "hashing", "dimension": 33}),
+    "does not hold a": lambda place: (place / "model.safetensors").write_bytes(b"junk"),
+    r"weights \('theta_D'\)": lambda place: hold(place, other=THETA_D),
+    "do not fit dimension 33": lambda place: hold(place, theta_D=THETA_D[:3]),
+    "must be finite": lambda place: hold(place, theta_D=THETA_D + np.nan),
+    "features of dimension 9": lambda place: edit(place, features=NINE.to_config()),
+    "no such folder: /gone/encoder": lambda place: edit(place, features=GONE),
+    "count words as": lambda place: edit(place, features={"kind": "hashing", "dimension": 33}),
 }
 
 

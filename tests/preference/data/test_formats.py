@@ -1,5 +1,6 @@
 """Exports of other systems: what is preferred, by whom, and which ties; and what is refused."""
 
+import copy
 import gzip
 import json
 import re
@@ -670,37 +671,37 @@ def test_no_row_decides_whether_others_are_read(read):
         read("arena", [*rows, vote(winner=SECRET)])
 
 
-CROWDS = {
-    "argilla": lambda *answers, **cells: {
-        "fields": {"prompt": "Q", "response_a": "A", "response_b": "B"},
-        "responses": {"q": [*answers]},
-    } | cells,
-    "label-studio": lambda *answers, **cells: task("left") | {"annotations": [*answers]} | cells,
-    "multipref": lambda *answers, **cells: judges(name="annotations")
-    | {"annotations": [*answers]}
-    | cells,
-}  # fmt: skip
+#: Where the answers to a record are.
+ANSWERS = {
+    "argilla": lambda record: record["responses"]["better"],
+    "label-studio": lambda record: record["annotations"],
+    "multipref": lambda record: record["normal_worker_annotations"],
+}
+
+
+def shared(name, *answers):
+    """A record with these answers about the same texts."""
+    record = copy.deepcopy(EXAMPLES[name]("x", 1)[0])
+    ANSWERS[name](record)[:] = answers
+    return record
 
 
 def _answer(name, who):
-    if name == "label-studio":
-        return task("left", who)["annotations"][0]
-    key, value = {"argilla": ("user_id", "value"), "multipref": ("evaluator", "winner")}[name]
-    return {key: who, value: "response_a" if name == "argilla" else "a"}
+    return ANSWERS[name](EXAMPLES[name](who, 1)[0])[0]
 
 
-@pytest.mark.parametrize("name", CROWDS)
+@pytest.mark.parametrize("name", ANSWERS)
 def test_an_annotators_answer_is_bad_for_nobody_else(read, name):
     first, last = _answer(name, "u"), _answer(name, "v")
-    good = read(name, [CROWDS[name](first, last)])
+    good = read(name, [shared(name, first, last)])
     assert [user for user, *_ in good] == ["u", "v"]
     whole = _answer(name, "x")
     broken = [5, None, SECRET, [], {}, *({**whole, key: 5} for key in whole)]
     broken += [{**whole, key: {SECRET: SECRET}} for key in whole]
     broken += [{key: whole[key] for key in whole if key != left_out} for left_out in whole]
     for answer in broken:
-        record = CROWDS[name](first, answer, last)
-        rest = [each for each in read(name, [record], on_bad_rows="skip") if each[0] in "uv"]
+        found = read(name, [shared(name, first, answer, last)], on_bad_rows="skip")
+        rest = [each for each in found if each[0] in "uv"]
         assert rest == good, answer
 
 
@@ -714,11 +715,15 @@ def test_another_question_of_one_annotator_is_no_reason_for_others(read):
 
 @pytest.mark.parametrize(
     ("name", "shown"),
-    [("argilla", {"fields": SECRET}), ("label-studio", {"data": {}}), ("multipref", {"text": ""})],
+    [
+        ("argilla", {"fields": SECRET}),
+        ("label-studio", {"data": {}}),
+        ("multipref", {"completion_a": ""}),
+    ],
 )
 def test_broken_texts_are_bad_for_all_annotators_alike(write_rows, name, shown):
-    broken = CROWDS[name](_answer(name, "u"), _answer(name, "v"), **shown)
-    rows = [broken, CROWDS[name](_answer(name, "w"))]
+    broken = shared(name, _answer(name, "u"), _answer(name, "v")) | shown
+    rows = [broken, shared(name, _answer(name, "w"))]
     schema = Schema(format=name)
     loaded = load_judgements(write_rows(rows), on_bad_rows="skip", schema=schema)
     assert (loaded.user_ids, loaded.left_out) == (("u", "v", "w"), 2)
@@ -731,11 +736,11 @@ def test_broken_texts_are_bad_for_all_annotators_alike(write_rows, name, shown):
         ("argilla", {"responses": 5}),
         ("argilla", {"responses": {"q": SECRET}}),
         ("label-studio", {"annotations": SECRET}),
-        ("multipref", {"annotations": "[{"}),
+        ("multipref", {"normal_worker_annotations": "[{"}),
     ],
 )
 def test_a_record_that_cannot_be_split_refuses_the_source(read, name, broken):
-    rows = [CROWDS[name](_answer(name, "u"))] * 99
+    rows = [shared(name, _answer(name, "u"))] * 99
     message = refusal(read, name, [*rows, rows[0] | broken], on_bad_rows="skip")
     assert "rows.jsonl:100: " in message and "cannot be split by annotator" in message
     with pytest.raises(InputError, match="cannot be split by annotator"):

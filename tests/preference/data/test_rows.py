@@ -412,20 +412,6 @@ def parsed(cells, **named):
     return row.responses, row.y
 
 
-@pytest.mark.parametrize(
-    ("winner", "first"),
-    [
-        ("a", "left"),
-        ("Response A", "left"),
-        (" model_b ", "right"),
-    ],
-)
-def test_the_winner_comes_first(winner, first):
-    responses, y = parsed({"response_a": "left", "response_b": "right", "winner": winner})
-    assert (responses[0], y) == (first, 1.0)
-    assert {*responses} == {"left", "right"}
-
-
 @pytest.mark.parametrize("tie", sorted(TIES))
 def test_neither_is_a_tie(tie):
     assert parsed({"response_a": "left", "response_b": "right", "winner": tie})[1] == 0.5

@@ -158,21 +158,6 @@ def test_memory_is_tried_with_the_largest_batch(language_model, task, texts):
     assert len(tried) == 1  # nothing smaller is tried instead
 
 
-@pytest.mark.parametrize(
-    ("task", "train"),
-    [("reward", "lora"), ("reward", "full"), ("sft", "lora"), ("policy", "lora"), ("text", "full")],
-)
-def test_who_keeps_activations_is_told_of_checkpointing(language_model, task, train):
-    for checkpointing in (False, True):
-        settings = {"task": task, "batch_tokens": 512, "checkpointing": checkpointing}
-        base = LanguageBase(BaseSettings(language_model("gpt2"), train, **settings))
-        short_of_memory(base, 511)
-        with pytest.raises(InputError, match="lower --batch-tokens") as refused:
-            model_on(base).largest_batch(PAIRS).check_memory(BTL)
-        said = str(refused.value)
-        assert "\n" not in said and ("--checkpointing" in said) != checkpointing
-
-
 @pytest.fixture
 def one_mebibyte(monkeypatch):
     """For the gradients of several users."""

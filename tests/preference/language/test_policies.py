@@ -10,7 +10,7 @@ import pytest
 import torch
 from language_models import model_on, start, taken
 
-from murmuration.preference.data.judgements import Judgements
+from murmuration.preference.data.judgements import Judgements, LeftOut
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.gguf import converted
@@ -231,6 +231,21 @@ def test_words_are_said_in_parts_where_there_are_many(made, train):
     _, fresh, *_ = made(train=train)
     fresh.base.most_logits = 3 * base.words
     assert apart(ours(fresh, theta_D, chosen, model), expected) < 1e-5
+
+
+def test_ends_are_learnt(made):
+    base, examples, *_ = made()
+    last_T = examples.tokens.ids[torch.from_numpy(examples.tokens.start_T[1:] - 1)]
+    assert (last_T == base.tokenizer.eos_token_id).all()
+
+
+def test_what_does_not_fit_is_left_out(made, make_rows):
+    rows, left_out = make_rows([2]), LeftOut("skip")
+    rows[0]["chosen"] = "wait " * 300
+    base, *_ = made()
+    found = model_on(base).examples(Judgements.from_rows(rows), left_out)
+    assert isinstance(found, PolicyExamples)
+    assert left_out.rows == 1 and len(found.text_JK) == 1
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,14 @@ def test_scores_survive_saving(trained, tmp_path, make_rows):
     np.testing.assert_allclose(unsaved, found, atol=1e-5)
 
 
+def test_a_model_is_replaced_only_if_asked(trained, tmp_path):
+    trained.save(tmp_path / "m")
+    with pytest.raises(InputError, match="already exists"):
+        trained.save(tmp_path / "m")
+    trained.save(tmp_path / "m", "new", overwrite=True)
+    assert (tmp_path / "m" / "README.md").read_text() == "new\n"
+
+
 def test_weights_that_do_not_fit(trained, tmp_path):
     for theta_D in (np.zeros(3), np.full(trained.base.dimension, np.nan)):
         with pytest.raises(InputError, match="finite numbers"):
