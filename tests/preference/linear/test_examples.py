@@ -118,6 +118,12 @@ def test_the_best_of_several(monkeypatch, uses_prompt, chunk):
     assert len(features.asked) == len(set(features.asked))
 
 
+def test_a_tie_of_three_has_two_thirds_on_each_other():
+    got = pair_examples(best_of([("u", "p", ["1", "2", "3", "4"], [0, 1, 3])]), Counting(False))
+    assert got.x_RD[:, 0].tolist() == [1 - 2, 1 - 4, 1 - 3]
+    assert got.y_R.tolist() == pytest.approx([2 / 3, 2 / 3, 1.0])
+
+
 def test_rankings():
     rows = [
         {"user_id": "u", "prompt": "p", "responses": ["1", "2", "3"], "ranking": [2, 3, 1]},

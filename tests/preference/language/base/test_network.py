@@ -71,10 +71,12 @@ def test_it_begins_the_same_everywhere(language_model):
         assert torch.equal(one, other)
 
 
-def test_a_description_makes_an_equal_one(language_model):
+def test_a_description_makes_an_equal_one_and_one_of_another_type_another(language_model):
     settings = BaseSettings(language_model("gpt2"), "lora", rank=2, max_tokens=9)
     base = language_base({"kind": "language-model", **vars(settings)})
     assert language_base(json.loads(json.dumps(base.to_config()))).settings == base.settings
+    half = language_base({**base.to_config(), "dtype": "bfloat16"})
+    assert (base.to_config()["dtype"], half.to_config()["dtype"]) == ("float32", "bfloat16")
 
 
 @pytest.mark.parametrize("train", ["lora", "full"])
