@@ -73,11 +73,12 @@ def test_of_nobody_there_is_a_zero_of_the_same_shape(make_rows, name):
         np.full(D, np.nan),
         np.full(D, np.inf),
         np.full(D, CLIP),  # too long
+        np.r_[2 * CLIP, np.zeros(D - 1)],  # too long for one, and not for all three
         np.full(D, grid.step_for(CLIP) / 2),  # on no grid
         np.zeros(D - 1),
         RuntimeError("a text of this user"),
     ],
-    ids=["NaN", "infinite", "too long", "on no grid", "too short", "raised"],
+    ids=["NaN", "infinite", "too long", "for two", "on no grid", "too short", "raised"],
 )
 def test_what_is_no_bounded_vector_is_its_users_zero(make_rows, bad, caplog):
     good_D = np.full(D, 2.0**-20)
