@@ -19,7 +19,7 @@ from pathlib import Path
 
 from faults import ROOT, Fault, load
 
-SECONDS = 300.0  # that the tests of one fault may take
+SECONDS = 900.0  # that the tests of one fault may take
 CAUGHT, SURVIVED, TIMED_OUT, BROKEN = "caught", "SURVIVED", "TIMED OUT", "DID NOT RUN"
 
 
