@@ -26,6 +26,7 @@ TESTS = ROOT / "tests"
 SUITES = (
     "attacks/",  # what hostile nodes, servers and pages can do
     "docs/",  # what the pages say
+    "mutation/",  # faults that tests must catch
     "ranking/test_voter_sensitivity.py",
     "server/whole_runs/",  # whole runs, by what is learnt and what goes wrong
     "sims/",  # one run on every runtime, and what it lets out

@@ -11,6 +11,7 @@ from named import asked
 
 from murmuration.client import answers, secure
 from murmuration.client.agent.agent import Agent
+from murmuration.client.agent.identity import Identity
 from murmuration.client.agent.policy import PolicyRefusal
 from murmuration.client.answers import Host
 from murmuration.client.app import app
@@ -160,6 +161,21 @@ def test_an_owner_may_want_masks_and_company(hosts):
     with pytest.raises(ProtocolError, match="at least 5"):
         answer(wire.SHARES, invited(1, roster), hosts[1])
     answer(wire.SHARES, invited(2, roster), hosts[2])
+
+
+def test_a_signer_counts_for_one_party(tmp_path):
+    mine, other, third = (Identity.at(tmp_path / f"{n}.key") for n in range(3))
+    listed = tuple(identity.public.hex() for identity in (mine, other, third))
+
+    def check(*company):
+        roster = [identity.entry(Party.begin(SESSION)) for identity in company]
+        told = wire.Invitation(SESSION, 1, roster, about())
+        secure.check_company(told, {secure.SIGNERS: listed}, mine)
+
+    check(mine, other, third)
+    for company in ((mine, other, other), (mine, mine, other), (mine, other, Identity())):
+        with pytest.raises(secure.Unwanted):
+            check(*company)
 
 
 def test_a_company_that_is_too_small_is_refused(hosts):

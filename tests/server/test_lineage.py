@@ -499,6 +499,15 @@ def test_a_record_that_leaves_out_a_run_is_refused(spent, saved):
         lineage_of(config)
 
 
+def test_a_record_that_leaves_out_a_caveat_is_refused(spent, saved):
+    config = saved("base", spent("run", 1), public=True)
+    file = Path(config.base) / "privacy.json"
+    about = json.loads(file.read_text())
+    file.write_text(json.dumps({**about, "stated": []}))
+    with pytest.raises(InputError, match="a caveat"):
+        lineage_of(config)
+
+
 def test_a_word_about_a_model_of_nobody_is_taken(saved, language_model):
     assert lineage_of(RunConfig(base=language_model("gpt2"), base_privacy="public")).public
 

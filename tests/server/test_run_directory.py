@@ -578,11 +578,14 @@ def test_what_was_released_before_the_first_round_is_evidence(unseeded):
         on_with(unseeded)
 
 
-@pytest.mark.parametrize("edit", ["another's head", "no head", "rolled back ledger", "no ledger"])
+@pytest.mark.parametrize(
+    "edit", ["another's head", "earlier head", "no head", "rolled back ledger", "no ledger"]
+)
 def test_a_result_that_is_not_of_this_ledger_is_refused(config, edit):
     with RunDirectory(config) as folder:
         with folder.open_ledger(**TERMS) as ledger:
             before = {p: p.read_bytes() for p in folder.path.glob("ledger.jsonl*")}
+            earlier = ledger.head
             ledger.charge(PoissonGaussian(0.1, 4.0), round_=1, covers="gradient sum")
             head = ledger.head
         assert folder.finished() is None
@@ -591,6 +594,8 @@ def test_a_result_that_is_not_of_this_ledger_is_refused(config, edit):
         assert folder.finished() == result
         if edit == "another's head":
             folder.write_result(replace(result, ledger_head=f"{head.index}:{64 * 'a'}"))
+        elif edit == "earlier head":
+            folder.write_result(replace(result, ledger_head=str(earlier)))
         elif edit == "no head":
             folder.write_result(replace(result, ledger_head=""))
         elif edit == "no ledger":

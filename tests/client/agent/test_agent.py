@@ -81,10 +81,10 @@ def test_a_refusal_names_the_rule_and_charges_nothing(make, rule, kind, content)
 def test_a_second_run_over_the_budget_is_refused(make):
     agent = make()
     agent.handle("train", work())
-    one, two = stated().epsilon(), 3.0
-    assert one < two
+    second = stated("run2")
+    assert second.epsilon() < 3.0  # by itself it is allowed
     with pytest.raises(PolicyRefusal, match=r"\(max_epsilon\).*3 is the most"):
-        agent.handle("train", work(plan=stated("run2", sigma=2.5)))
+        agent.handle("train", work(plan=second))
     assert set(agent.ledger.plans) == {"run1"}
 
 

@@ -1,4 +1,5 @@
 import json
+import math
 
 import numpy as np
 import pytest
@@ -333,7 +334,9 @@ def test_equal_scores_share_a_place_of_a_ranking():
     assert scored([2, 2], "ranking").groups == (2,)
 
 
-@pytest.mark.parametrize("scores", [[1, 2], [1, None, 2], [1, "x", 2], [1, True, 2], "no", 3])
+@pytest.mark.parametrize(
+    "scores", [[1, 2], [1, None, 2], [1, "x", 2], [1, True, 2], [1, 2, math.inf], "no", 3]
+)
 def test_scores_that_are_none(scores):
     with pytest.raises(BadRow, match="'scores' must"):
         row = {"user_id": "u", "prompt": "p", "responses": ["a", "b", "c"], "scores": scores}
@@ -430,6 +433,16 @@ def test_turning_the_sides_round_turns_nothing_round(first, left, right):
     row = {"response_a": left, "response_b": right, "winner": "a" if first else "b"}
     other = {"response_a": right, "response_b": left, "winner": "b" if first else "a"}
     assert parsed(row) == parsed(other)
+
+
+@pytest.mark.parametrize(("first", "odd"), [(True, 1), (True, 1.0), (False, 0)])
+def test_cells_are_not_taken_for_equal_ones_of_another_kind(first, odd):
+    """True == 1: a number of which nothing is declared is bad, whatever another's row said."""
+    row = {"prompt": "Q", "completion": "a"}
+    rows = [{**row, "user_id": "u", "label": first}, {**row, "user_id": "x", "label": odd}]
+    for ordered in (rows[1:], rows, rows[::-1]):
+        data = Judgements.from_rows(ordered, on_bad_rows="isolate", schema=Schema("thumbs"))
+        assert data.counts_U[data.user_ids.index("x")] == 0
 
 
 def test_cells_inside_of_others_are_not_taken_for_equal_ones():

@@ -212,6 +212,17 @@ def replaced(data):
     return lambda file: file.write_bytes(data) and None
 
 
+def older_head(lines):
+    """The head as it was after so many lines."""
+
+    def edit(path):
+        older = path.with_name("older")
+        fill(older, lines)
+        head_path(path).write_bytes(head_path(older).read_bytes())
+
+    return edit
+
+
 def deleted(file):
     file.unlink()
 
@@ -323,6 +334,7 @@ def test_both_files_rolled_back_at_once_look_like_then(path):
         (lambda path: head_path(path).unlink(), "record.jsonl.head was deleted"),
         (lambda path: flipped(0)(head_path(path)), "was edited or damaged|rolled back or damaged"),
         (replaced(b"[" * 50_000 + b"\n"), "record.jsonl"),
+        (older_head(3), "record.jsonl.head was rolled back or damaged: it covers 3 lines of 5"),
         (swapped(1, 3), "record.jsonl:2: this was line 4: lines were removed, added or moved"),
         (
             lambda path: path.write_bytes(path.read_bytes().replace(b'"line": 3', b'"line": 8')),

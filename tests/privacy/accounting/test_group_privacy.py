@@ -120,6 +120,16 @@ def test_a_pure_mechanism_costs_exactly_k_times_as_much():
         assert found == pytest.approx(0.3 * k, rel=1e-2)
 
 
+def test_what_is_released_beside_groups_takes_its_part_of_delta():
+    adjacency, run = Adjacency.ADD_REMOVE, [(PoissonGaussian(0.01, 4.0), 2000)]
+    at_half = {"adjacency": adjacency, "delta": 5e-7, "interval": COARSE}
+    beside = [(PoissonGaussian(0.1, 4.0), 50)]
+    apart = group_epsilon(run, group_size=4, **at_half) + accountant.epsilon(beside, **at_half)
+    grouped = [(GroupGaussian(4.0, 4, 0.01), 2000)]
+    found = accountant.epsilon([*grouped, *beside], **{**at_half, "delta": 1e-6})
+    assert found == pytest.approx(apart, rel=1e-9)
+
+
 def test_a_replaced_user_takes_the_better_of_two_ways():
     for sigma, k in ((4.0, 2), (8.0, 4)):
         replaced = black_box(sigma, k, Adjacency.REPLACE)

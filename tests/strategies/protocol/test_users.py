@@ -263,11 +263,13 @@ def test_who_is_away_stays_registered(ask):
 
 def where(registry):
     """Of each user who may be asked: the node, and their place on it."""
-    return {
-        name: (node, registry.entries[node].keys_U.tolist().index(name))
+    listed = [
+        (name, (node, registry.entries[node].keys_U.tolist().index(name)))
         for node, asked in registry.by_node(registry.single)
         for name in asked.names_S.tolist()
-    }
+    ]
+    assert len(dict(listed)) == len(listed), "a user is asked for on two nodes"
+    return dict(listed)
 
 
 def test_who_moved_is_with_who_answers_now(ask):
