@@ -16,6 +16,7 @@ from murmuration.preference.features.encoders import encoder_states
 from murmuration.preference.features.frozen_states import FrozenStates, Pace, batches_of
 from murmuration.preference.language.checkpoint import minilm_folder
 from murmuration.preference.language.row_cache import FOLDER
+from murmuration.privacy.mechanisms.parallel import one_core
 
 transformers = pytest.importorskip("transformers")
 
@@ -63,9 +64,9 @@ def embedded(model, texts, **more):
 
 
 def alone(model, texts, pooling="mean"):
-    """By the network itself, a text at a time, with nothing of ours."""
+    """By the network itself, a text at a time, on one core."""
     rows = []
-    with torch.no_grad():
+    with torch.no_grad(), one_core():
         for text in texts:
             inputs = {name: torch.tensor(rows) for name, rows in written([text]).items()}
             states_LD = model(**inputs).last_hidden_state[0]
