@@ -2,6 +2,7 @@
 # make test   set up and run the tests          make lint   format, lint and type checks
 # make test-commands   run each command and each runtime once, in small
 # make test-research   run the tests of research/
+# make mutation   put faults into copies of the code, each of which a test must catch
 # make smollm install the weights of --base smollm2
 # make size   print how much there is to read
 # make docs   build the site of docs/ into build/docs
@@ -25,7 +26,7 @@ OLDEST ?= $(shell .ci/oldest-python)
 # Of the slow tests, a tenth that every commit chooses anew; `make test-tenth TENTH=3` repeats one.
 TENTH ?= $(shell echo $$(( 0x$$(git rev-parse HEAD 2>/dev/null | cut -c1-7) % 10 )))
 
-.PHONY: install smollm demo test test-research test-commands test-tenth test-slow test-deploy test-flower test-oldest test-anywhere size words lint docs dist clean
+.PHONY: install smollm demo test mutation test-research test-commands test-tenth test-slow test-deploy test-flower test-oldest test-anywhere size words lint docs dist clean
 
 install: $(VENV)/.installed
 
@@ -52,6 +53,9 @@ test: install
 
 test-research: install
 	$(BIN)/python -m pytest -q -n auto --dist worksteal tests/research
+
+mutation: install
+	$(BIN)/python tests/mutation/run.py --out build/mutation.jsonl --jobs $(CORES)
 
 COMMANDS := tests/cli/test_every_command.py tests/docs/test_tutorials.py tests/sims/test_documented_cluster.py \
   tests/sims/test_documented_deployment.py tests/sims/test_flwr_run.py

@@ -38,7 +38,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.models import PreferenceModel, preference_model
@@ -87,8 +87,6 @@ class PolicyObjective:
         clips: whether differences of rewards are clipped at twice `--r-max`.
         unbiased: whether it takes any number for y, and is linear in it up to terms without
             parameters: with randomized labels it is then given unbiased estimates of them.
-        fitter: of one that is no loss of a judgement: how a policy is fitted to labels that left
-            their users randomized, as `strategies.solved.local_label` does it by the other losses.
     """
 
     name: str
@@ -97,7 +95,6 @@ class PolicyObjective:
     per_token: bool = False
     clips: bool = False
     unbiased: bool = False
-    fitter: Callable[..., Any] | None = None
 
 
 _OURS = {

@@ -8,7 +8,7 @@ What everybody may see (``Disclosure``: metrics, which trackers read, the JSON f
 a run) refuses them.
 
 Marks are for mistakes: who would publish private data can call them public. That the model itself
-moves by released values alone is checked by ``strategies.charged_moves``.
+moves by released values alone is checked by ``strategies.steps.charged_moves``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping

@@ -49,6 +49,7 @@ from murmuration.strategies.contributions import clip_of, sampled
 from murmuration.strategies.planning import RELEASED_ONCE, Planned, PlanQuery
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
+from murmuration.strategies.settings.rule import Rule
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
@@ -240,10 +241,6 @@ def names_of(context: RunContext) -> ItemFeatures:
             f"--strategy {context.config.strategy} needs --items, the public list of what is voted "
             "on: an item that votes alone know would give its voters away"
         )
-    if context.config.base:
-        raise InputError(
-            f"--strategy {context.config.strategy} scores items, and no texts: leave out --base"
-        )
     return ItemFeatures(tuple(described["items"]), tuple(described["boards"]))
 
 
@@ -314,26 +311,36 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, Any]:
     return {**numbers, "items": items, "votes_each": each, **figures, "power": _ABOUT_POWER}
 
 
-def check(settings: Settings) -> None:
-    """InputError for settings that no board can be made by."""
-    if settings.kind == "thumbs":
-        raise InputError(
-            f"--strategy {settings.strategy} compares items, and --kind thumbs rates single ones: "
-            "leave it out, and pairs are made of each user's thumbs"
-        )
-    if settings.kind == "top-1" and settings.of(RankingSettings).pairing == "public":
-        raise InputError(
-            "--kind top-1: which pairs a vote for the best of several compares depends on the "
-            "vote, so their counts must be released: add --pairing voters"
-        )
-    if settings.labels != "true":
-        raise InputError(
-            f"--strategy {settings.strategy} takes true labels: --labels randomized are protected"
-        )
-    if settings.clip_norm:
-        raise InputError(
-            "--clip-norm follows from --max-votes and the number of items: leave it out"
-        )
+_RULES = (
+    Rule(
+        lambda config, strategy: config.kind == "thumbs",
+        "--strategy {strategy} compares items; without --kind pairs are made of thumbs",
+        ({"kind": None, "model": None},),
+    ),
+    Rule(
+        lambda config, strategy: (
+            config.kind == "top-1" and config.of(RankingSettings).pairing == "public"
+        ),
+        "--kind top-1: which pairs a vote for the best of several compares depends on the vote, so "
+        "their counts must be released",
+        ({"pairing": "voters"},),
+    ),
+    Rule(
+        lambda config, strategy: config.labels != "true",
+        "--strategy {strategy} takes true labels: --labels randomized are protected",
+        ({"labels": None},),
+    ),
+    Rule(
+        lambda config, strategy: config.clip_norm,
+        "--clip-norm follows from --max-votes and the number of items",
+        ({"clip_norm": None},),
+    ),
+    Rule(
+        lambda config, strategy: config.base,
+        "--strategy {strategy} scores items, and no texts",
+        ({"base": None},),
+    ),
+)
 
 
 def features(settings: Settings) -> dict[str, Any] | None:
@@ -354,7 +361,7 @@ RANKING = Strategy(
     settings=RankingSettings,
     theorems=select(Unit.VECTOR, Participation.POISSON),
     rounds=(1,),
-    check=check,
+    rules=_RULES,
     solve=solve,
     features=features,
 )

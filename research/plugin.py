@@ -17,9 +17,6 @@ BRINGS = {
         "exponential": f"{_CHOICE}.settings:ExponentialSettings",
         "aup-corrected": "murmuration.strategies.settings.own:NoSettings",
     },
-    "murmuration.policy_losses": {
-        "selfplay": "murmuration.research.strategies.self_play.loss:SELF_PLAY",
-    },
     "murmuration.models": {"policy-class policy": f"{_CHOICE}.class_examples:PolicyClass"},
     "murmuration.events": {
         "tested-gaussian": "murmuration.research.strategies.filtered_mean:TestedGaussian",

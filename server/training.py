@@ -39,12 +39,12 @@ from murmuration.server.refusals import check_refusals, show_newcomers
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.versions import versions
 from murmuration.strategies import registry
-from murmuration.strategies.charged_moves import ChargedMoves
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 from murmuration.strategies.registry import build
 from murmuration.strategies.spec import BuiltStrategy, RunContext
+from murmuration.strategies.steps.charged_moves import ChargedMoves
 
 #: Hears a line of ``metrics.jsonl``.
 OnMetrics = Callable[[Mapping[str, object]], None]

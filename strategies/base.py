@@ -34,7 +34,6 @@ from murmuration.privacy.mechanisms.sampling import (
     Sampler,
 )
 from murmuration.privacy.mechanisms.tally import Tally
-from murmuration.strategies.charged_moves import ChargedMoves
 from murmuration.strategies.protocol import aggregation, messages, secure_rounds
 from murmuration.strategies.protocol.aggregation import CohortByNode, Expected
 from murmuration.strategies.protocol.availability import (
@@ -50,6 +49,7 @@ from murmuration.strategies.protocol.exchange import (
 )
 from murmuration.strategies.protocol.stated_plan import PARAMETER
 from murmuration.strategies.protocol.users import Registry
+from murmuration.strategies.steps.charged_moves import ChargedMoves
 from murmuration.strategies.steps.optimizers import ServerOptimizer, SolvedModel
 
 #: How names in a strategy's ``state`` begin of what must not be released: a checkpoint keeps these

@@ -16,17 +16,11 @@ from typing import Any, Self
 from murmuration.preference.choices import JUDGED
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.models import check_model
-from murmuration.preference.policy_losses import (
-    CLIPPED_LOSSES,
-    DEFAULT,
-    PAIR_LOSSES,
-    POLICY_LOSSES,
-    objective,
-)
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.regular_files import read_regular
 from murmuration.strategies import registry
-from murmuration.strategies.noise.choice import check_noise
+from murmuration.strategies.noise.choice import check_installed
+from murmuration.strategies.rules import RULES
 from murmuration.strategies.settings.declaration import (
     Scalar,
     about,
@@ -37,10 +31,11 @@ from murmuration.strategies.settings.declaration import (
 )
 from murmuration.strategies.settings.own import Sampled
 from murmuration.strategies.settings.privacy import parse_delta
+from murmuration.strategies.settings.rule import first_broken
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.settings.sampling import ROUNDS
 from murmuration.strategies.settings.toml_text import parse_toml
-from murmuration.strategies.spec import Strategy, check_masks
+from murmuration.strategies.spec import Strategy
 
 #: In a ``config.json``, beside the settings: what ties them to the run's secret keys
 #: (``server.run_files.check_of``).
@@ -94,8 +89,10 @@ class RunConfig(Settings):
             registry.check_adjacency(self.strategy, Adjacency(self.adjacency), own)
         except ValueError as error:
             raise InputError(str(error)) from None
+        if rule := first_broken((*strategy.rules, *RULES), self, strategy):
+            raise InputError(rule.message(self))
         strategy.check(self)
-        _check_together(self, strategy)
+        _check_data_and_library(self)
 
     @classmethod
     def from_run_config(cls, run_config: Mapping[str, Scalar]) -> Self:
@@ -252,157 +249,9 @@ def refuse_seed(config: RunConfig) -> None:
         )
 
 
-def _check_together(config: RunConfig, strategy: Strategy) -> None:
-    """InputError, naming the option, for settings that have no meaning together."""
-    for field in declared(Settings) if not config.base else ():
-        if about(field).base and getattr(config, field.name) != field.default:
-            raise InputError(
-                f"{option(field.name)} is about a language model: name one with --base"
-            )
-    if not config.base and config.features.strip().partition(":")[0] == "hashing":
-        for setting, of_a_model in (
-            ("--base-privacy public", config.base_privacy == "public"),
-            ("--disjoint", config.disjoint),
-        ):
-            if of_a_model:
-                raise InputError(
-                    f"{setting} is about a language model or an encoder: name one with --base or "
-                    "--features"
-                )
-    if not config.population.isprintable():
-        raise InputError(
-            f"--population {config.population!r}: it has characters that cannot be printed"
-        )
-    if config.disjoint and not config.population:
-        raise InputError("--disjoint is about a population: name it with --population")
-    if not 0.0 <= config.heldout_epsilon <= config.epsilon:
-        raise InputError(
-            "--heldout-epsilon must be a positive number, at most --epsilon; got "
-            f"{config.heldout_epsilon!r}"
-        )
-    for name in ("heldout_epsilon", "exact_heldout"):
-        if getattr(config, name) and config.test:
-            raise InputError(f"{option(name)} is about users held out, and --test holds out nobody")
-    if config.heldout_epsilon and config.exact_heldout:
-        raise InputError("--exact-heldout adds no noise: leave out --heldout-epsilon")
-    _check_task(config, strategy)
-    if config.base and strategy.rounds and config.train != "head" and config.task != "policy":
-        raise InputError(
-            f"--strategy {config.strategy} solves for a linear head: with --base, --train head"
-        )
-    if strategy.rounds:
-        _check_few(config, strategy.rounds)
+def _check_data_and_library(config: RunConfig) -> None:
+    """InputError for a model of other judgements, or for noise whose library is missing."""
     schema = config.schema
     if config.task in JUDGED:
         check_model(config.model, schema.responses - 1, schema.kind)
-    if schema.kind == "thumbs":
-        _check_thumbs(config, strategy)
-    try:
-        check_noise(config, strategy)
-        if config.secure_aggregation:
-            check_masks(config, strategy, registry.strategies().values())
-    except ValueError as error:
-        raise InputError(str(error)) from None
-
-
-def _check_thumbs(config: RunConfig, strategy: Strategy) -> None:
-    """Refuse what the model of thumbs, in which each user has an offset, is not for."""
-    by_user = [s.name for s in registry.strategies().values() if s.averages_users]
-    if config.task != "reward":
-        raise InputError(
-            f"--kind thumbs is for a reward, not for --task {config.task}: leave it out, and pairs "
-            "are made of thumbs"
-        )
-    if config.base and config.train != "head":
-        raise InputError(
-            "--model thumbs has an offset of each user's, which is found for a linear head only: "
-            "with --base, --train head; or leave out --kind thumbs, and pairs are made of thumbs"
-        )
-    if not strategy.averages_users:
-        raise InputError(
-            "--model thumbs has an offset of each user's, which is found from all their thumbs "
-            f"together, and --strategy {strategy.name} takes judgements one by one: use "
-            f"{', '.join(by_user[:-1])} or {by_user[-1]}"
-        )
-    if config.batch_users:
-        raise InputError(
-            "--batch-users computes several users at once, and --model thumbs is computed user by "
-            "user: leave it out"
-        )
-
-
-def _check_task(config: RunConfig, strategy: Strategy) -> None:
-    """Refuse settings that have no meaning for the task."""
-    task = config.task
-    if task != "policy" and (config.loss or config.beta or config.r_max):
-        raise InputError("--loss, --beta and --r-max are about --task policy")
-    if task == "reward":
-        return
-    if not config.base:
-        raise InputError(f"--task {task} trains a language model: name one with --base")
-    if config.train == "head":
-        raise InputError(
-            f"--task {task} has no head of its own to train: use --train lora (the default) or full"
-        )
-    if task == "text" and (config.kind != "pairs" or config.responses or config.labels != "true"):
-        raise InputError(
-            "--kind, --responses and --labels are about judgements; --task text reads none"
-        )
-    if strategy.rounds and not (task == "policy" and strategy.fits_policies):
-        raise InputError(
-            f"--strategy {config.strategy} learns from labels: for --task {task} use uls, "
-            "or another that takes steps"
-        )
-    if task == "policy":
-        if strategy.trains:
-            _check_loss_of_policy(config, strategy)
-        return
-    if config.model != "btl":
-        raise InputError(
-            f"--model {config.model} is a preference model, and --task {task} has none to "
-            "model; leave it out"
-        )
-    if config.adjacency == Adjacency.REPLACE_LABELS:
-        raise InputError(
-            f"--adjacency replace-labels: --task {task} looks at no label, so nothing is released "
-            "about one, and noise would protect nothing; protect what people wrote: add-remove, "
-            "zero-out or replace"
-        )
-
-
-def _check_loss_of_policy(config: RunConfig, strategy: Strategy) -> None:
-    """Refuse what has no meaning for a policy's loss."""
-    loss = config.loss or DEFAULT
-    of_loss = objective(loss)
-    if of_loss.fitter and not strategy.local:
-        raise InputError(
-            f"--loss {loss} learns how people prefer from labels that left their users randomized: "
-            "use --strategy local-label --adjacency replace-labels, or another --loss"
-        )
-    if config.r_max and not of_loss.clips:
-        raise InputError(
-            f"--r-max: --loss {loss} does not clip; leave it out, or use one of "
-            f"{', '.join(CLIPPED_LOSSES)}"
-        )
-    if of_loss.pair_loss and (config.kind != "pairs" or config.model != "btl"):
-        raise InputError(
-            f"--loss {loss} is about pairs, without a --model; of several responses use one of "
-            + ", ".join(name for name in POLICY_LOSSES if name not in PAIR_LOSSES)
-        )
-
-
-def _check_few(config: RunConfig, few: tuple[int, ...]) -> None:
-    """Refuse what has no meaning where the model is solved for."""
-    if config.rounds not in few:
-        raise InputError(
-            f"--strategy {config.strategy} solves for the model in {' or '.join(map(str, few))} "
-            f"rounds, not {config.rounds}; leave out --rounds, or set it to {few[0]}"
-        )
-    for field in declared(Settings):
-        if field.name == "learning_rate" and config.task == "policy":
-            continue
-        if about(field).steps and getattr(config, field.name):
-            raise InputError(
-                f"{option(field.name)} has no meaning for --strategy {config.strategy}, which "
-                "solves for the model from all judgements at once; leave it out"
-            )
+    check_installed(config.noise)

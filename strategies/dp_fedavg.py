@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murmuration.preference.data.errors import InputError
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.clipping import UserClip
@@ -27,6 +26,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.contributions import bounded_sum, clip_of
 from murmuration.strategies.noise.correlation import (
     OF_VECTORS,
+    SAMPLING_RULES,
     applies,
     check_sampling,
     correlation,
@@ -34,6 +34,7 @@ from murmuration.strategies.noise.correlation import (
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own import FedAvgSettings
+from murmuration.strategies.settings.rule import Rule
 from murmuration.strategies.spec import (
     BuiltStrategy,
     NodeHalf,
@@ -104,11 +105,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures."""
     config, own = context.config, context.config.of(FedAvgSettings)
     local = LocalSteps(own.local_steps or DEFAULT_LOCAL.steps, own.local_rate or DEFAULT_LOCAL.rate)
-    if context.config.once_per_text and local.steps > 1:
-        raise InputError(
-            "--once-per-text: after a local step users are no longer at the same place, so texts "
-            "have a gradient for each: leave it out, or take --local-steps 1"
-        )
     correlated = correlation(context)
     plan = FedAvgPlan.for_epsilon(
         config.epsilon,
@@ -121,6 +117,18 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     return built(DpFedAvg, plan, context, ledger, correlated)
 
 
+_RULES = (
+    *SAMPLING_RULES,
+    Rule(
+        lambda config, strategy: (
+            config.once_per_text and config.of(FedAvgSettings).local_steps != 1
+        ),
+        "--once-per-text: after a local step users are no longer at the same place, so texts have "
+        "a gradient for each",
+        ({"once_per_text": None}, {"local_steps": 1}),
+    ),
+)
+
 DP_FEDAVG = Strategy(
     name="dp-fedavg",
     help="Each sampled user takes a few local steps; the change of the model is clipped.",
@@ -129,6 +137,7 @@ DP_FEDAVG = Strategy(
     settings=FedAvgSettings,
     theorems=OF_VECTORS,
     applies=applies,
+    rules=_RULES,
     check=check_sampling,
     solve=sampled_users,
 )

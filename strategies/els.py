@@ -52,7 +52,7 @@ from murmuration.strategies.protocol import group_size_histogram, messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.secure_rounds import check_nodes
 from murmuration.strategies.settings.own import ElsSettings
-from murmuration.strategies.settings.run import Settings
+from murmuration.strategies.settings.rule import Rule
 from murmuration.strategies.spec import (
     BuiltStrategy,
     NodeHalf,
@@ -413,14 +413,15 @@ def _planned(plan: type[ElsPlan]) -> Planned:
     )
 
 
-def _check(settings: Settings) -> None:
-    """Choosing a group size shows the server exact counts of judgements."""
-    if settings.noise == "distributed" and not settings.group_size:
-        raise InputError(
-            "--noise distributed: the server would see exact numbers of judgements, to choose a "
-            "group size; give --group-size, or use --noise discrete"
-        )
-
+#: Choosing a group size shows the server exact counts of judgements.
+_RULES = (
+    Rule(
+        lambda config, strategy: config.noise == "distributed" and not config.group_size,
+        "--noise distributed: the server would see exact numbers of judgements, to choose a group "
+        "size",
+        ({"group_size": 16}, {"noise": "discrete"}),
+    ),
+)
 
 ELS = Strategy(
     name="els",
@@ -429,7 +430,7 @@ ELS = Strategy(
     node_halves={"els": NodeHalf(client_update, clip_norm_of_each, grid_of_clip)},
     settings=ElsSettings,
     theorems=select(Unit.EXAMPLES, event=MixtureGaussian.kind),
-    check=_check,
+    rules=_RULES,
     solve=_planned(ElsPlan),
 )
 GROUP = Strategy(

@@ -29,6 +29,7 @@ from murmuration.strategies.planning import Solve, not_planned
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.declaration import about, declared, option
 from murmuration.strategies.settings.own import NoSettings
+from murmuration.strategies.settings.rule import Rule
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.steps.optimizers import ServerOptimizer, SolvedModel
 from murmuration.strategies.steps.step_size import steps_of
@@ -122,7 +123,8 @@ class Strategy:
         applies: whether a theorem is about a run with these settings of its own.
         rounds: the possible numbers, if it solves for the model with all users; empty: any.
         everybody: whether all users are in each of its steps, so that there is no cohort to choose.
-        check: InputError, naming the option, for settings that do not go together.
+        rules: about its own settings.
+        check: InputError, naming the option, for numbers that do not go together.
         solve: for ``murmuration plan``.
         fits_policies: of one that solves, whether that can be a policy.
         true_labels: whether labels that were randomized before are of no use to it: a node with
@@ -143,6 +145,7 @@ class Strategy:
     applies: Callable[[Any, Theorem], bool] = lambda own, theorem: True
     rounds: tuple[int, ...] = ()
     everybody: bool = False
+    rules: tuple[Rule, ...] = ()
     check: Callable[[Settings], None] = lambda settings: None
     solve: Solve = not_planned
     fits_policies: bool = False
@@ -440,18 +443,3 @@ def cohort_bytes(context: RunContext, *, down: int = 1, up: int | None = None) -
     config = context.config
     each = (4 * down + (sum_bytes(context) if up is None else up)) * context.dimension
     return config.rounds * config.cohort / context.users * each
-
-
-def check_masks(config: Settings, strategy: Strategy, others: Iterable[Strategy]) -> None:
-    """ValueError, saying what to do, if the strategy's sums cannot be masked."""
-    if not strategy.masks(config.own):
-        able = [other.name for other in others if other.masks(other.settings())]
-        raise ValueError(
-            f"--secure-aggregation is not for {strategy.as_set(config.own)}, where sums are on no "
-            f"grid; it is for {', '.join(able)}"
-        )
-    if config.adjacency == Adjacency.ADD_REMOVE:
-        raise ValueError(
-            "--secure-aggregation shows how many nodes take part, which add-remove keeps private: "
-            "use --adjacency zero-out, at the same epsilon"
-        )

@@ -38,6 +38,7 @@ from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import bounded_sum, clip_of
 from murmuration.strategies.noise.correlation import (
     OF_VECTORS,
+    SAMPLING_RULES,
     Correlation,
     Factor,
     about_noise,
@@ -234,6 +235,7 @@ ULS = Strategy(
     settings=Sampled,
     theorems=OF_VECTORS,
     applies=applies,
+    rules=SAMPLING_RULES,
     check=check_sampling,
     solve=sampled_users,
 )

@@ -37,6 +37,7 @@ from murmuration.strategies.contributions import clip_of
 from murmuration.strategies.planning import RELEASED_ONCE, Planned
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
+from murmuration.strategies.settings.rule import Rule
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
 from murmuration.strategies.spec import (
@@ -198,19 +199,28 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     )
 
 
-def check(settings: Settings) -> None:
-    """InputError for settings that no survey has a use for."""
-    if settings.kind == "thumbs":
-        raise InputError(
-            "--strategy survey asks about comparisons, and --kind thumbs rates single responses: "
-            "leave it out, and pairs are made of each user's thumbs"
-        )
-    if settings.labels != "true":
-        raise InputError("--strategy survey takes true labels: --labels randomized are protected")
-    if settings.clip_norm:
-        raise InputError("--clip-norm follows from the number of questions: leave it out")
-    if settings.base or settings.features != Settings.features:
-        raise InputError("--strategy survey learns no model: leave out --base and --features")
+_RULES = (
+    Rule(
+        lambda config, strategy: config.kind == "thumbs",
+        "--strategy survey asks about comparisons; without --kind pairs are made of thumbs",
+        ({"kind": None, "model": None},),
+    ),
+    Rule(
+        lambda config, strategy: config.labels != "true",
+        "--strategy survey takes true labels: --labels randomized are protected",
+        ({"labels": None},),
+    ),
+    Rule(
+        lambda config, strategy: config.clip_norm,
+        "--clip-norm follows from the number of questions",
+        ({"clip_norm": None},),
+    ),
+    Rule(
+        lambda config, strategy: config.base or config.features != Settings.features,
+        "--strategy survey learns no model",
+        ({"base": None, "features": None},),
+    ),
+)
 
 
 def features(settings: Settings) -> dict[str, Any]:
@@ -230,7 +240,7 @@ SURVEY = Strategy(
     settings=SurveySettings,
     theorems=select(Unit.VECTOR, Participation.POISSON),
     rounds=(1,),
-    check=check,
+    rules=_RULES,
     solve=Planned(
         SurveyPlan,
         free=RELEASED_ONCE,

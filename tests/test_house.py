@@ -26,6 +26,7 @@ TESTS = ROOT / "tests"
 SUITES = (
     "attacks/",  # what hostile nodes, servers and pages can do
     "docs/",  # what the pages say
+    "mutation/",  # faults that tests must catch
     "ranking/test_voter_sensitivity.py",
     "server/whole_runs/",  # whole runs, by what is learnt and what goes wrong
     "sims/",  # one run on every runtime, and what it lets out
@@ -48,7 +49,6 @@ SUITES = (
     "murmuration/test_wheel.py",
     "preference/data/test_data_sets.py",
     "preference/data/test_misreadings.py",
-    "privacy/test_seeded_faults.py",
     "test_house.py",
 )
 
@@ -61,22 +61,22 @@ VAGUE = {
 NO_VERB = re.compile(r"(What|Whether|Of|How)\b")
 #: How many there are in each room: these numbers may only fall.
 WORST_WORDS = {
-    "alignment": 36,
+    "alignment": 35,
     "audits": 0,
     "cli": 6,
     "client": 15,
     "deploy": 1,
-    "murmuration": 8,
-    "preference": 45,
+    "murmuration": 7,
+    "preference": 44,
     "privacy": 21,
     "ranking": 1,
-    "reporting": 31,
-    "research": 55,
-    "server": 13,
+    "reporting": 30,
+    "research": 54,
+    "server": 11,
     "sims": 7,
-    "strategies": 51,
+    "strategies": 47,
     "surveying": 1,
-    "tests": 1485,
+    "tests": 1446,
     "tuning": 0,
 }
 

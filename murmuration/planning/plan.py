@@ -174,7 +174,6 @@ def _checked(given: Mapping[str, Any], noise_multiplier: float | None) -> RunCon
         InputError: a value that no run could use.
     """
     from murmuration.strategies.config import RunConfig, typed
-    from murmuration.strategies.noise.correlation import check_bands
 
     if "heldout_epsilon" in given:
         typed("heldout_epsilon", given["heldout_epsilon"])
@@ -183,8 +182,6 @@ def _checked(given: Mapping[str, Any], noise_multiplier: float | None) -> RunCon
     run = RunConfig(**{name: value for name, value in given.items() if name != "heldout_epsilon"})
     if "delta" in given:
         check_delta(_delta_of(run, given), given.get("users"))
-    own = run.of(Sampled)
-    check_bands(own.noise_correlation, own.bands or None)
     return run
 
 

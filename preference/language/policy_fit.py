@@ -62,7 +62,6 @@ class PolicyFit:
         weight_J: np.ndarray | None = None,
         model: PreferenceModel | None = None,
         progress: Callable[[int, int], None] = lambda *_: None,
-        start_D: np.ndarray | None = None,
     ) -> np.ndarray:
         """θ after all steps, (D,) float32.
 
@@ -71,7 +70,6 @@ class PolicyFit:
             weight_J: the weight of each judgement; equal without.
             model: of preferences; BTL without.
             progress: is called with the number of steps done, and of all.
-            start_D: θ before them; zero without.
 
         Raises:
             InputError: a gradient is not finite, or there is nothing to fit to.
@@ -82,10 +80,7 @@ class PolicyFit:
         each_J = np.ones(judgements) if weight_J is None else weight_J / weight_J.mean()
         model = model or preference_model("btl")
         examples.prepare(np.arange(judgements), together=True)
-        theta_D = torch.zeros(base.dimension, device=base.device)
-        if start_D is not None:
-            theta_D += torch.from_numpy(start_D).to(theta_D)
-        theta_D.requires_grad_(True)
+        theta_D = torch.zeros(base.dimension, device=base.device, requires_grad=True)
         optimizer, steps = torch.optim.Adam([theta_D], self.rate), self.steps(judgements)
         for step, taken_N in enumerate(self._batches(judgements)):
             optimizer.param_groups[0]["lr"] = self.rate * share_of_rate(step, steps)

@@ -322,40 +322,40 @@ FAULTS = {
     "noise": Fault(
         "noise at two thirds",
         partial(audit_gaussian, make=_TwoThirds),
-        "tests/strategies/rounds/test_seeded_faults.py::SmallerNoise",
+        "tests/strategies/rounds/test_every_strategy.py::test_noise_is_as_the_plan_says_no_less_and_no_more",
         trials=2_000_000,
     ),
     "wrong-clip": Fault(
         "noise for another clip norm than the one that was used",
         partial(audit_gaussian, make=_OtherClip),
-        "tests/strategies/rounds/test_seeded_faults.py::ClipMovesFirst",
+        "tests/strategies/test_adaptive.py::test_noise_is_for_the_norm_that_nodes_were_told_and_the_next_is_another",
         "the mechanism that adds the noise holds the clip, and its scale is computed from it",
         trials=400_000,
     ),
     "realised-cohort": Fault(
         "division by the realised cohort",
         _realised_cohort,
-        "tests/strategies/rounds/test_seeded_faults.py::RealisedCohort",
+        "tests/strategies/test_uls.py::test_denominator_is_the_nominal_cohort",
         "plans know the nominal cohort only",
         trials=400_000,
     ),
     "unequal-weights": Fault(
         "users count by how many judgements they gave",
         partial(_heavier, weight=3.0),
-        "tests/strategies/rounds/test_seeded_faults.py::weighted_by_examples",
+        "tests/strategies/test_uls.py::test_one_vote_each",
         "sums that are longer than so many users can make are left out",
     ),
     "shuffled": Fault(
         "a shuffled cohort of fixed size, accounted as Poisson",
         _shuffled,
-        "tests/privacy/test_seeded_faults.py::shuffled_epochs",
+        "tests/privacy/mechanisms/test_sampling.py::test_every_user_has_an_independent_coin",
         "the sampler has no other draw than independent coins",
         adjacency=Adjacency.ZERO_OUT,
     ),
     "every-turn": Fault(
         "users in the rounds of all groups, with noise that is for those of one",
         partial(audit_banded, every_round=True),
-        "tests/strategies/rounds/test_banded.py::test_the_check_catches_those_who_ask_others",
+        "tests/strategies/rounds/test_correlated.py::test_groups_take_turns_and_each_round_is_charged_to_its_group",
         "the sampler asks the users of the round's group, by their names alone",
         adjacency=Adjacency.ZERO_OUT,
     ),
@@ -369,7 +369,7 @@ FAULTS = {
     "rounds-too-near": Fault(
         "users in every round, with noise that is for rounds which are three apart",
         partial(audit_buffered, every_round=True),
-        "tests/strategies/rounds/test_buffered.py::test_the_check_catches_those_who_ask_others",
+        "tests/strategies/rounds/test_correlated.py::test_everybody_of_a_group_is_in_its_rounds_and_the_first_pays",
         "the sampler asks the users of the round's group, by their names alone",
         adjacency=Adjacency.ZERO_OUT,
     ),
@@ -456,7 +456,7 @@ FAULTS = {
     "nan": Fault(
         "a clip that lets NaN through",
         _nan,
-        "tests/privacy/test_seeded_faults.py::clip_that_lets_nan_through",
+        "tests/privacy/mechanisms/test_clipping.py::test_users_who_are_not_finite_count_as_zero",
         "nodes and mechanisms refuse sums that are not finite: nothing is released, which would "
         "tell who is there",
         trials=2_000,
@@ -464,7 +464,7 @@ FAULTS = {
     "two-nodes": Fault(
         "a user on two nodes, clipped on each",
         partial(_heavier, weight=2.0),
-        "tests/strategies/protocol/test_users.py::test_a_user_on_two_nodes_is_asked_by_neither",
+        "tests/strategies/protocol/test_users.py::test_whom_two_nodes_host_is_asked_by_neither",
         "whom two nodes name is asked by neither",
         trials=400_000,
     ),
@@ -527,7 +527,7 @@ FAULTS = {
     "counted-once": Fault(
         "randomized response composed by dp-accounting's own event, which counts it once",
         _counted_once,
-        "tests/privacy/test_seeded_faults.py::test_randomized_response_that_is_counted_once",
+        "tests/privacy/accounting/test_accountant.py::test_a_pure_part_is_charged_each_time",
         "pure promises are composed as such, not by that event",
         adjacency=_LABELS,
     ),

@@ -17,7 +17,10 @@ from typing import Any
 from murmuration.research.bench.growth import measure
 from murmuration.research.bench.setting import Setting
 
-POINTS = tuple(Setting(users=n, cohort=1000) for n in (2500, 10_000, 40_000, 100_000))
+POINTS = (
+    *(Setting(users=n, cohort=1000) for n in (2500, 10_000, 40_000, 100_000)),
+    Setting(users=1_000_000, cohort=1000, each=3),
+)
 
 _BETWEEN = 0.02  # seconds from one look to the next
 _STATUS = Path("/proc/self/status")

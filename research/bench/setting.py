@@ -34,7 +34,7 @@ class Setting:
     @property
     def source(self) -> str:
         """Its judgements."""
-        name = f"users_{self.users}" if self.each == 10 else f"each_{self.each}"
+        name = f"users_{self.users}_each_{self.each}"
         return f"murmuration.research.bench.synthetic_users:{name}"
 
     @property

@@ -1,9 +1,10 @@
 """Judgements about nothing, for benchmarks: as many users and judgements each as the name says.
 
 ``research.bench.synthetic_users:users_2500`` is 2,500 users with ten judgements each over few
-distinct texts, so that hashing them is quick; ``each_50`` is 2,500 users with fifty each.
+distinct texts, so that hashing them is quick; ``users_1000000_each_3`` has three each.
 """
 
+import re
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -31,9 +32,9 @@ def few() -> Iterator[dict[str, str]]:
 
 
 def __getattr__(name: str) -> _Rows:
-    """``users_N`` and ``each_M`` for any numbers."""
-    kind, _, number = name.partition("_")
-    if kind not in ("users", "each") or not number.isdigit():
+    """``users_N`` and ``users_N_each_M`` for any numbers."""
+    numbers = re.fullmatch(r"users_(\d+)(?:_each_(\d+))?", name)
+    if not numbers:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    users, each = (int(number), 10) if kind == "users" else (2500, int(number))
-    return lambda: rows(users, each)
+    users, each = numbers.groups(default="10")
+    return lambda: rows(int(users), int(each))

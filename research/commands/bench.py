@@ -134,8 +134,9 @@ def memory(as_json: Json = False, quick: _Quick = False) -> None:
     rows = []
     for point in bench_memory.POINTS[: 1 if quick else None]:
         with console.status(f"{point.users:,} users"):
-            rows.append(bench_memory.measure_memory(point, rounds=5 if quick else 100))
-    columns = ("users", "cohort", "d", "round_ms", "seconds", "peak_mib", "own_mib")
+            rows.append(bench_memory.measure_memory(point, rounds=5 if quick else 1000))
+    columns = ("users", "judgements_each", "cohort", "d", "rounds", "round_ms")
+    columns += ("seconds", "peak_mib", "own_mib")
     console.print(_plain("whole runs, each in a process of its own", columns, rows))
     _end(as_json, "memory", about, rows=rows)
 

@@ -21,7 +21,6 @@ from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
-from murmuration.research.theory.policies import semi_norm
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry as catalogue
 from murmuration.strategies.base import CohortStrategy, Participants
@@ -81,7 +80,8 @@ class Population:
         The root mean square of how far log-odds are off on these judgements.
         """
         x_RD = self.examples.x_RD.double().numpy()
-        return semi_norm(theta_D - self.truth_D, x_RD.T @ x_RD / len(x_RD))
+        off_R = x_RD @ (theta_D - self.truth_D)
+        return float(np.sqrt(np.mean(off_R**2)))
 
     def likeliest(self) -> np.ndarray:
         """The maximum-likelihood model of all judgements, without privacy; Newton's method."""

@@ -1,7 +1,7 @@
 """Common parts of the plots of reproductions: lines through rows, panels, plain axes."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -44,7 +44,6 @@ def against_n(
     size: tuple[float, float],
     margin: tuple[float, float],
     columns: int,
-    sharey: Literal["row", "all"] = "row",
     **more: Any,
 ) -> Figure:
     """Mean errors against n: a row of panels for each value of ``down``, a column for each of
@@ -59,7 +58,7 @@ def against_n(
         for one, count, rest in zip(size, (len(acrosses), len(downs)), margin, strict=True)
     )
     figure = Figure(figsize=(width, height), layout="constrained")
-    panels = figure.subplots(len(downs), len(acrosses), squeeze=False, sharex=True, sharey=sharey)
+    panels = figure.subplots(len(downs), len(acrosses), squeeze=False, sharex=True, sharey="row")
     for i, first in enumerate(downs):
         for j, second in enumerate(acrosses):
             axes, here = panels[i, j], where(rows, **{down: first, across: (None, second)})

@@ -10,17 +10,13 @@ from murmuration.research.reproductions import (
 )
 from murmuration.research.reproductions.alignment import (
     accuracies,
-    argument_policies,
     arguments,
     frontier,
-    head_states,
     judgements_each,
-    lora_layers,
-    lora_rewards,
     step_times,
     wins,
 )
-from murmuration.research.reproductions.bandits import ctl_vs_ltc, pessimism, square_chipo_rates
+from murmuration.research.reproductions.bandits import square_chipo_rates
 from murmuration.research.reproductions.entry import Entry, of_rows
 from murmuration.research.reproductions.label_dp import choices, figure_1, rates, rr_vs_m
 from murmuration.research.reproductions.policies import (
@@ -28,8 +24,6 @@ from murmuration.research.reproductions.policies import (
     chipo_selfplay,
     chipo_toy,
     finance_ctl_ltc,
-    label_private,
-    selfplay_written,
 )
 from murmuration.research.reproductions.ranking import arenas
 from murmuration.research.reproductions.rivals import real_people
@@ -76,11 +70,6 @@ ENTRIES = {
         paper="U: Algorithm 3; Figures 11, 12, 13",
         quick_minutes=0.4,
         minutes=15,
-    ),
-    "pessimism": Entry(
-        "greedy and pessimistic policies on a linear bandit, from labels protected in three ways",
-        of_rows(pessimism.pessimism, pessimism.remarks, pessimism.plot),
-        quick_minutes=0.2,
     ),
     "hostile-users": Entry(
         "what a share of hostile users does to a model, beside what clipping and medians leave",
@@ -166,10 +155,6 @@ ENTRIES = {
         paper="A: Theorem 1",
         quick_minutes=0.2,
     ),
-    "ctl-ltc-linear": Entry(
-        "labels corrupted before or after they are randomized: square loss against log losses",
-        of_rows(ctl_vs_ltc.ctl_ltc, ctl_vs_ltc.remarks, ctl_vs_ltc.plot),
-    ),
     "square-chipo-rates": Entry(
         "exponents of n, c(ε) and α in Square-χPO's error, beside those of S's Theorem 3.5",
         of_rows(
@@ -197,23 +182,11 @@ ENTRIES = {
         paper="S: Algorithm 3; Theorems 4.4, D.3",
         quick_minutes=0.3,
     ),
-    "chipo-selfplay-lm": Entry(
-        "the same by a small model that writes, beside iterative DPO and losses for rewards",
-        of_rows(selfplay_written.selfplay_written, selfplay_written.remarks, selfplay_written.plot),
-        quick_minutes=1.0,
-        minutes=54,
-    ),
     "finance-ctl-ltc": Entry(
         "a policy that writes, from labels corrupted before or after they are randomized",
         of_rows(finance_ctl_ltc.finance_ctl_ltc, finance_ctl_ltc.remarks, finance_ctl_ltc.plot),
         paper="S: Table 1",
         quick_minutes=1.0,
-        minutes=25,
-    ),
-    "label-private-policies": Entry(
-        "policies from randomized labels, by four losses: how often their answers win, against ε",
-        of_rows(label_private.label_private, label_private.remarks, label_private.plot),
-        quick_minutes=1.3,
         minutes=25,
     ),
     "ranking": Entry(
@@ -249,35 +222,11 @@ ENTRIES = {
         paper="A: Figures 2, 5, 6",
         quick_minutes=0.9,
     ),
-    "head-states": Entry(
-        "which layer of a frozen language model a reward should read, and how: people's judgements",
-        head_states.head_states,
-        head_states.of_people,
-        quick_minutes=0.3,
-    ),
     "arguments": Entry(
         "rewards of real people's judgements, and what SmolLM2's arguments gain by them",
         arguments.arguments,
         arguments.of_people,
         quick_minutes=1.7,
-    ),
-    "argument-policies": Entry(
-        "SmolLM2 that learns from people's judgements to argue: DPO, Square-χPO and align",
-        argument_policies.argument_policies,
-        argument_policies.of_people,
-        quick_minutes=0.7,
-    ),
-    "lora-rewards": Entry(
-        "rewards of real people's judgements by LoRA in SmolLM2's last layers",
-        lora_rewards.lora_rewards,
-        lora_rewards.of_people,
-        quick_minutes=0.3,
-    ),
-    "lora-layers": Entry(
-        "in how many of a language model's last layers LoRA should learn: people's judgements",
-        lora_layers.lora_layers,
-        lora_layers.of_people,
-        quick_minutes=0.2,
     ),
     "rivals": Entry(
         "strategies ranked on real people's judgements: one tuning budget each, and intervals",

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+
+from murmuration.research.reproductions.alignment.claims import half_width
 
 MARGIN, WIDEST = 0.1, 0.5
 AGREES, DIFFERS = "agrees", "differs"
@@ -51,10 +52,7 @@ class Slope:
         log_X = np.log(np.asarray(x, dtype=np.float64))
         off_X = log_X - log_X.mean()
         slope_R = np.log(error_RX) @ off_X / (off_X @ off_X)
-        mean, half = float(slope_R.mean()), float("inf")
-        if len(slope_R) > 1:
-            deviation = slope_R.std(ddof=1) / np.sqrt(len(slope_R))
-            half = float(stats.t.ppf(0.975, len(slope_R) - 1) * deviation)
+        mean, half = float(slope_R.mean()), half_width(slope_R.tolist())
         return cls(mean, mean - half, mean + half)
 
     def verdict(

@@ -1,1 +1,1 @@
-"""The papers' theorems, evaluated: bounds on the error, and pessimistic choices."""
+"""The theorems of the papers, evaluated: bounds on the error."""

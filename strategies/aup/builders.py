@@ -23,6 +23,7 @@ from murmuration.strategies.aup.threshold import AupThreshold, ThresholdPlan, Th
 from murmuration.strategies.contributions import client_update
 from murmuration.strategies.planning import NOISE, SAMPLED, Planned, PlanQuery
 from murmuration.strategies.settings.own import AupSettings
+from murmuration.strategies.settings.rule import Rule
 from murmuration.strategies.spec import (
     BuiltStrategy,
     NodeHalf,
@@ -173,6 +174,14 @@ def _applies(own: AupSettings, theorem: Theorem) -> bool:
     return theorem.unit is Unit.VECTOR and theorem.mechanism is not Mechanism.SHARES
 
 
+_RULES = (
+    Rule(
+        lambda config, strategy: config.secure_aggregation and config.of(AupSettings).is_published,
+        "--secure-aggregation: the filter of --variant {variant} looks at single users' vectors",
+        ({"variant": None}, {"secure_aggregation": None}),
+    ),
+)
+
 AUP = Strategy(
     name="aup",
     help="AUP-RLHF: users far from the others count less; centred, or as published.",
@@ -188,5 +197,6 @@ AUP = Strategy(
         *select(Unit.NEIGHBOURHOODS, status=Status.CLAIMED),
     ),
     applies=_applies,
+    rules=_RULES,
     solve=solve,
 )

@@ -12,6 +12,7 @@ server sees no sum without it.
 from dataclasses import dataclass
 from typing import Protocol
 
+from murmuration.preference.data.errors import InputError
 from murmuration.privacy.mechanisms.discrete_gaussian import (
     MOST_COORDINATES,
     DiscreteNoise,
@@ -55,45 +56,10 @@ class NoiseChoice:
         return DiscreteNoise(coordinates) if self.kind == "discrete" else None
 
 
-def check_noise(config: Settings, strategy: Noisy) -> None:
-    """ValueError, saying what to do, if discrete noise is asked for where there is none."""
-    if config.honest_nodes and config.noise != "distributed":
-        raise ValueError("--honest-nodes is for --noise distributed: whose shares the noise is")
-    if config.noise not in ("discrete", "distributed"):
-        return
-    noise = f"--noise {config.noise}"
-    if not strategy.adds(Mechanism.DISCRETE_GAUSSIAN, config.own):
-        raise ValueError(
-            f"{noise} is not for {strategy.as_set(config.own)}; leave it out, or use gaussian"
-        )
-    if config.seed >= 0:
-        raise ValueError(
-            f"{noise} comes from the operating system and cannot be repeated: leave out "
-            "--seed, or use --noise gaussian"
-        )
-    if not installed():
-        raise ValueError(f"{noise} needs OpenDP: {_WITH_OPENDP}")
-    if config.noise == "distributed":
-        _check_distributed(config, strategy)
-
-
-def _check_distributed(config: Settings, strategy: Noisy) -> None:
-    """ValueError, saying what to do, if nodes could not add the noise."""
-    if not config.secure_aggregation:
-        raise ValueError(
-            "--noise distributed is added by the nodes, and hides nothing if their sums arrive "
-            "without masks: add --secure-aggregation"
-        )
-    if not strategy.adds(Mechanism.SHARES, config.own):
-        raise ValueError(
-            f"--noise distributed is not for {strategy.as_set(config.own)}, where the server is "
-            "told exact numbers: use --noise discrete"
-        )
-    if not config.test and config.heldout:
-        raise ValueError(
-            "--noise distributed: figures of users who are held out would be summed exactly before "
-            "the server adds noise; name a --test instead"
-        )
+def check_installed(noise: str) -> None:
+    """InputError if the library of the noise that is asked for is not installed."""
+    if noise in ("discrete", "distributed") and not installed():
+        raise InputError(f"--noise {noise} needs OpenDP: {_WITH_OPENDP}")
 
 
 def choose_noise(

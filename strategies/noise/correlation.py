@@ -18,6 +18,7 @@ from murmuration.privacy.mechanisms.sampling import CyclicSampler, whole_groups
 from murmuration.privacy.theorems import Mechanism, Participation, Theorem, Unit, select
 from murmuration.strategies.planning import PlanQuery
 from murmuration.strategies.settings.own import Sampled
+from murmuration.strategies.settings.rule import Rule
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.steps.optimizers import OptimizerSettings, workload
 from murmuration.strategies.sums import SumPlan
@@ -226,12 +227,6 @@ def about_noise(plan: SumPlan, query: PlanQuery) -> dict[str, float]:
     }
 
 
-def check_bands(correlation: str, bands: int | None) -> None:
-    """InputError for a number of bands where noise has none."""
-    if bands is not None and not (correlation == "banded" and bands >= 2):
-        raise InputError("--bands is for --noise-correlation banded, and at least 2")
-
-
 def check_correlated(
     correlation: str,
     *,
@@ -261,23 +256,9 @@ def check_correlated(
 
 def check_sampling(config: Settings) -> None:
     """InputError, naming the option, for users who cannot be sampled as it is set."""
-    own, adjacency = config.of(Sampled), Adjacency(config.adjacency)
-    check_bands(own.noise_correlation, own.bands or None)
-    if own.sampling == "poisson" and own.noise_correlation == "none":
+    own = config.of(Sampled)
+    if own.noise_correlation == "none":
         return
-    named = f"--sampling {own.sampling} with --noise-correlation {own.noise_correlation}"
-    if not config.users and adjacency == Adjacency.ADD_REMOVE:
-        raise InputError(
-            f"{named} goes by how many users there are, which add-remove keeps private: state a "
-            "round, public number with --users, use --adjacency zero-out, or leave both out"
-        )
-    if own.everybody:
-        return
-    if config.optimizer not in ("", "sgd"):
-        raise InputError(
-            f"{named} is made for what --optimizer sgd adds up, not {config.optimizer}: leave "
-            "--optimizer out, or use --noise-correlation none"
-        )
     check_correlated(
         own.noise_correlation,
         rounds=config.rounds,
@@ -286,6 +267,34 @@ def check_sampling(config: Settings) -> None:
         users=config.users,
     )
 
+
+_POISSON: dict[str, None] = {"sampling": None, "noise_correlation": None, "bands": None}
+SAMPLING_RULES = (
+    Rule(
+        lambda config, strategy: (
+            config.of(Sampled).bands and config.of(Sampled).noise_correlation != "banded"
+        ),
+        "--bands is for --noise-correlation banded",
+        ({"bands": None},),
+    ),
+    Rule(
+        lambda config, strategy: (
+            not config.of(Sampled).is_plain
+            and not config.users
+            and config.adjacency == Adjacency.ADD_REMOVE
+        ),
+        "--sampling {sampling} with --noise-correlation {noise_correlation} goes by how many users "
+        "there are, which add-remove keeps private; a round, public number would do",
+        ({"users": 1000}, {"adjacency": "zero-out"}, _POISSON),
+    ),
+    Rule(
+        lambda config, strategy: (
+            config.of(Sampled).noise_correlation != "none" and config.optimizer not in ("", "sgd")
+        ),
+        "--noise-correlation {noise_correlation} is made for what --optimizer sgd adds up",
+        ({"optimizer": None}, _POISSON),
+    ),
+)
 
 #: What is proven of one clipped vector of each user.
 OF_VECTORS = select(Unit.VECTOR)

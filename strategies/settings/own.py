@@ -44,8 +44,13 @@ class Sampled:
 
     @property
     def everybody(self) -> bool:
-        """Return whether everybody is in each round."""
+        """True if everybody is in each round."""
         return self.sampling == "all"
+
+    @property
+    def is_plain(self) -> bool:
+        """True for Poisson sampling and independent noise."""
+        return self.sampling == "poisson" and self.noise_correlation == "none"
 
 
 @dataclass(frozen=True)

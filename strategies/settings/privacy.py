@@ -19,6 +19,8 @@ class PrivacyConfig:
         "Budget for the accuracy on held-out users. [default: half of --epsilon, which is part of "
         "it; under replace and replace-labels all of it, at no extra cost]",
         panel=PROMISE,
+        good=not_negative,
+        expected="a positive number, at most --epsilon",
     )
     exact_heldout: bool = setting(
         False, "Report the exact accuracy on held-out users, OUTSIDE THE GUARANTEE.", panel=PROMISE
@@ -67,6 +69,8 @@ class PrivacyConfig:
         "A name of your own for the people trained on. If --base, or an encoder, was trained on "
         "the same people, or on people without such a name, epsilons add up.",
         panel=PROMISE,
+        good=str.isprintable,
+        expected="characters that can be printed",
     )
     disjoint: bool = setting(
         False,

@@ -47,6 +47,7 @@ from murmuration.strategies.protocol.public_items import PublicItems
 from murmuration.strategies.protocol.users import RegistryError
 from murmuration.strategies.settings.declaration import option
 from murmuration.strategies.settings.own import LocalLabelSettings
+from murmuration.strategies.settings.rule import Rule
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import BuiltStrategy, RunContext, Strategy
 from murmuration.strategies.steps.optimizers import SolvedModel
@@ -422,8 +423,6 @@ def _policy(context: RunContext, items: PublicItems) -> Solve:
     corrects = loss.objective.unbiased
     rate = config.learning_rate or FIT_RATES[config.train or "lora"]
     fit = PolicyFit(epochs=own.epochs or PolicyFit.epochs, rate=rate)
-    if loss.objective.fitter:
-        return loss.objective.fitter(policy, items, fit)
 
     def solve(told: Told) -> tuple[np.ndarray, list[str]]:
         examples = policy.examples(told.judgements(items))
@@ -439,27 +438,32 @@ def _policy(context: RunContext, items: PublicItems) -> Solve:
     return solve
 
 
-def _check(settings: Settings) -> None:
-    own, policy = settings.of(LocalLabelSettings), settings.task == "policy"
-    other = ("estimator", "ridge") if policy else ("epochs",)
-    for name in other:
-        if getattr(own, name):
-            raise InputError(
-                f"{option(name)} is about a linear head; of a policy --loss says how it is fitted"
-                if policy
-                else f"{option(name)} is about --task policy"
-            )
-    if settings.once_per_text:
-        raise InputError(
-            f"{option('once_per_text')} is about users' gradients, of which local-label has none: "
-            "leave it out"
-        )
-    told = settings.of(LocalLabelSettings).label_delta
-    if told > (settings.delta or told):
-        raise InputError(
-            f"--label-delta must be between 0 and --delta, which it is part of; got {told!r}"
-        )
+def _of_a_linear_head(name: str) -> Rule:
+    return Rule(
+        lambda config, strategy: config.task == "policy" and getattr(config.own, name),
+        f"{option(name)} is about a linear head; of a policy --loss says how it is fitted",
+        ({name: None},),
+    )
 
+
+_RULES = (
+    *map(_of_a_linear_head, ("estimator", "ridge")),
+    Rule(
+        lambda config, strategy: config.task != "policy" and config.of(LocalLabelSettings).epochs,
+        "--epochs is about --task policy",
+        ({"epochs": None},),
+    ),
+    Rule(
+        lambda config, strategy: config.once_per_text,
+        "--once-per-text is about users' gradients, of which local-label has none",
+        ({"once_per_text": None},),
+    ),
+    Rule(
+        lambda config, strategy: 0 < config.delta < config.of(LocalLabelSettings).label_delta,
+        "--label-delta {label_delta:g} is more than --delta {delta:g}, which it is part of",
+        ({"label_delta": None},),
+    ),
+)
 
 LOCAL_LABEL = Strategy(
     name="local-label",
@@ -468,6 +472,6 @@ LOCAL_LABEL = Strategy(
     settings=LocalLabelSettings,
     theorems=select(*_PARTS),
     rounds=(1,),
-    check=_check,
+    rules=_RULES,
     fits_policies=True,
 )

@@ -20,24 +20,21 @@ def flat(arguments):
     return [part for pair in arguments.items() for part in pair]
 
 
-@pytest.mark.parametrize("missing", ["--data", "--policy"])
-def test_files_that_are_not_there(cli, arguments, tmp_path, missing):
-    code, _, err = cli("agent", *flat({**arguments, missing: tmp_path / "none"}))
-    assert code == 2
-    assert "none" in err[-1]
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"--data": "none"}, "none"),
+        ({"--policy": "none"}, "none"),
+        ({"--group": "no-such-group"}, "no-such-group"),
+    ],
+)
+def test_what_is_not_there(refusal, arguments, changed, why):
+    assert why in refusal("agent", *flat({**arguments, **changed}))
 
 
-def test_a_policy_that_makes_no_sense(cli, arguments):
+def test_a_policy_that_makes_no_sense(refusal, arguments):
     arguments["--policy"].write_text("max_clip = -1\n")
-    code, _, err = cli("agent", *flat(arguments))
-    assert code == 2
-    assert "max_clip" in err[-1]
-
-
-def test_a_group_that_does_not_exist(cli, arguments):
-    code, _, err = cli("agent", *flat(arguments), "--group", "no-such-group")
-    assert code == 2
-    assert "no-such-group" in err[-1]
+    assert "max_clip" in refusal("agent", *flat(arguments))
 
 
 def test_another_agent_is_not_pushed_aside(cli, arguments):

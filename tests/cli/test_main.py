@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import murmuration.preference.data.sources
-import murmuration.preference.features.encoders
 from murmuration.api.quiet import LOOKING, SLEEPING, look_for_work_where_idle
 from murmuration.cli import main
 from murmuration.cli.commands import COMMANDS
@@ -42,44 +40,24 @@ def refused(cli, tmp_path):
     return call
 
 
-def line(**changes):
-    row = {"user_id": "u", "prompt": "p", "chosen": "a", "rejected": "b", **changes}
-    return json.dumps({key: value for key, value in row.items() if value is not None}) + "\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (line() + '{"user_id": \n', "data.jsonl:2: broken JSON"),
-        (line() + line(rejected=None), "data.jsonl:2: no column 'rejected'"),
-        (line() + line() + line(user_id="  "), "data.jsonl:3: 'user_id' is empty"),
-        ("", "data.jsonl: no judgements"),
-        (line(tie=True) + line(user_id="v", tie=True), "every judgement is a tie"),
-    ],
-)
-def test_bad_files(refused, tmp_path, text, message):
-    path = tmp_path / "data.jsonl"
-    path.write_text(text)
-    assert message in refused("--data", path, *GOOD)
-
-
-def test_missing_file(refused, tmp_path):
-    assert "no such file" in refused("--data", tmp_path / "missing.jsonl", *GOOD)
+def test_a_bad_file(refused, write_rows):
+    row = {"user_id": "u", "prompt": "p", "chosen": "a", "rejected": "b"}
+    path = write_rows([row, {**row, "user_id": "  "}], "data.jsonl")
+    assert "data.jsonl:2: 'user_id' is empty" in refused("--data", path, *GOOD)
+    path = write_rows([{**row, "tie": True}])
+    assert "every judgement is a tie" in refused("--data", path, *GOOD)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--epsilon", 0], "--epsilon must be a positive number; got 0"),
-        (["--epsilon", -1], "--epsilon"),
         (["--epsilon", "nan"], "--epsilon"),
         (["--rounds", 0], "--rounds must be at least 1; got 0"),
-        (
-            ["--cohort", 41, "--users", 40],
-            "--cohort 41 is more than the 40 users there are to train on",
-        ),
+        (["--cohort", 41, "--users", 40], "--cohort 41 is more than the 40 users"),
         (["--cohort", 0], "--cohort must be at least 1; got 0"),
-        (["--clip-norm", -1], "--clip-norm"),
+        (["--delta", "small"], "--delta"),
+        (["--delta", 1], "--delta"),
         (["--clip-norm", 0], "--clip-norm must be a positive number; got 0"),
         (["--learning-rate", 0], "--learning-rate must be a positive number; got 0"),
         (["--group-size", 0], "--group-size must be at least 1; got 0"),
@@ -97,17 +75,7 @@ def test_bad_options(refused, crowd, arguments, message):
     assert message in refused("--data", crowd, *GOOD, *arguments)
 
 
-@pytest.mark.parametrize("option", ["--data", "--features"])
-def test_hub_name_without_a_network(refused, crowd, monkeypatch, option):
-    for module in (murmuration.preference.data.sources, murmuration.preference.features.encoders):
-        monkeypatch.setattr(module, "hub_is_reachable", lambda: False)
-    found = refused("--data", crowd, *GOOD, option, "nobody-at-all/nothing-here")
-    assert "nobody-at-all/nothing-here: " in found
-    assert "no such file" in found or "no such folder" in found
-
-
-@pytest.mark.parametrize("with_test", [False, True])
-def test_features_that_are_nan(refused, crowd, crowd_test, tmp_path, monkeypatch, with_test):
+def test_features_that_are_nan(refused, crowd, crowd_test, tmp_path):
     transformers = pytest.importorskip("transformers")
     folder = tmp_path / "encoder"
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nsave\n")
@@ -117,9 +85,9 @@ def test_features_that_are_nan(refused, crowd, crowd_test, tmp_path, monkeypatch
     model = transformers.BertModel(config)
     model.embeddings.word_embeddings.weight.data.fill_(float("nan"))
     model.save_pretrained(folder)
-    more = ["--test", crowd_test] if with_test else []
-    found = refused("--data", crowd, *GOOD, "--features", folder, *more)
-    assert "features of row 1 are NaN or infinite" in found
+    for more in ([], ["--test", crowd_test]):
+        found = refused("--data", crowd, *GOOD, "--features", folder, *more)
+        assert "features of row 1 are NaN or infinite" in found
 
 
 def test_a_place_that_is_taken(refused, crowd, tmp_path):
@@ -127,14 +95,6 @@ def test_a_place_that_is_taken(refused, crowd, tmp_path):
     (tmp_path / "out" / "thesis.tex").write_text("…")
     assert "is not empty" in refused("--data", crowd, *GOOD, leaves=True)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.tex"]
-
-
-def test_a_place_that_cannot_be_written(cli, crowd, tmp_path):
-    (tmp_path / "file").write_text("…")
-    code, _, lines = cli("run", "--data", crowd, *GOOD, "--out", tmp_path / "file" / "run")
-    assert code == 2
-    assert len(lines) == 1
-    assert "--out" in lines[0]
 
 
 def test_a_run_that_is_there_already(refused, cli, crowd, tmp_path, quick_runs, monkeypatch):
@@ -164,15 +124,6 @@ def test_delta_too_large_is_a_warning_that_stays(cli, crowd, tmp_path, quick_run
     assert "not below 1 / users" in (out / "model" / "README.md").read_text()
 
 
-def test_delta_too_large_is_said_before_anything_is_charged(cli, crowd, tmp_path, monkeypatch):
-    def nothing_is_run(*_, **__):
-        raise InputError("stopped here")
-
-    monkeypatch.setattr("murmuration.sims.runtimes.execute.run_local", nothing_is_run)
-    _, _, lines = cli("run", "--data", crowd, *GOOD, "--delta", 0.1, "--out", tmp_path / "out")
-    assert "not below 1 / users" in " ".join(lines) and "stopped here" in lines[-1]
-
-
 @pytest.mark.parametrize(
     ("error", "code"),
     [(InputError("a [bold]b[/] [c]"), 2), (RunAborted(Reason.NO_ANSWERS, "[x] failed"), 1)],
@@ -200,10 +151,6 @@ def test_other_errors_are_not_hidden(cli, monkeypatch, crowd):
     monkeypatch.setattr("murmuration.sims.runtimes.execute.execute", fail)
     with pytest.raises(ZeroDivisionError):
         cli("run", "--data", crowd)
-
-
-def test_commands():
-    assert {"run", "plan", "score", "init"} <= set(COMMANDS)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -353,12 +300,6 @@ def test_everything_that_can_be_given_is_explained(name):
         assert (getattr(parameter, "help", None) or "").strip(), parameter.name
 
 
-def test_help_explains_arguments(cli):
-    code, out, _ = cli("score", "--help")
-    assert code == 0
-    assert "A model folder, as in RUN/model, or a base." in " ".join(out.split())
-
-
 # What the command line imports: of many libraries that take seconds, those that are needed.
 
 
@@ -445,9 +386,3 @@ def test_only_options_that_are_spelled_alike_are_meant(cli):
     assert code == 2 and "--epsilon" in " ".join(lines)
     code, _, lines = cli("run", "--vice", "3")
     assert code == 2 and "Did you mean" not in " ".join(lines)
-
-
-def test_a_delta_of_one_over_the_stated_users_is_refused(refused):
-    message = refused("--delta", "0.1", "--users", "250")
-    assert "not below 1 / users = 0.004" in message
-    assert "--delta 0.0001" in message

@@ -95,6 +95,21 @@ def test_what_is_no_bounded_vector_is_its_users_zero(make_rows, bad, caplog):
     assert "a text of this user" not in caplog.text
 
 
+def test_one_by_one_each_is_held_to_the_bound_of_one(make_rows):
+    good_D = np.full(D, 2.0**-20)
+    long_D = np.zeros(D)
+    long_D[0] = grid.step_for(CLIP) * 2**29
+    assert CLIP < long_D[0] < 2 * CLIP
+
+    def update(examples, work, keys_S, source):
+        if len(work.users_S) > 1:
+            raise RuntimeError
+        return {"sum": long_D if 1 in work.users_S else len(work.users_S) * good_D}
+
+    bounded = bounded_of(NodeHalf(update, clip_norm, grid_of_clip), make_rows([3, 5, 2]))
+    assert bounded.deployed()["sum"].tolist() == (2 * good_D).tolist()
+
+
 def test_what_a_request_says_wrong_shows_without_anybody(make_rows):
     def update(examples, work, keys_S, source):
         assert not len(work.users_S)

@@ -4,19 +4,20 @@ import json
 
 import numpy as np
 import pytest
+from agents import POLICY, work
 from flwr.app import ConfigRecord, RecordDict
+from hostile_server import asked_for_masked, exact_sum
 from named import asked
 
 from murmuration.client import answers, secure
 from murmuration.client.agent.agent import Agent
-from murmuration.client.agent.policy import Policy, PolicyRefusal
+from murmuration.client.agent.identity import Identity
+from murmuration.client.agent.policy import PolicyRefusal
 from murmuration.client.answers import Host
 from murmuration.client.app import app
 from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.features.hashing import HashingFeatures
-from murmuration.privacy.accounting.events import PoissonGaussian
-from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.secure_aggregation.party import Party, ProtocolError, PublicKeys
@@ -24,7 +25,6 @@ from murmuration.privacy.secure_aggregation.server import Session, unmasked
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol import secure_messages as wire
-from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
 
 FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
 SESSION, STEP = b"s" * 16, grid.step_for(0.1)
@@ -54,12 +54,12 @@ def hosts(make_rows):
     return found
 
 
-def about(work=None):
-    return wire.about("train", work or request())
+def about():
+    return wire.about("train", request())
 
 
-def invited(place, roster, session=SESSION, work=None):
-    return wire.Invitation(session, place, roster, about(work)).request()
+def invited(place, roster, session=SESSION):
+    return wire.Invitation(session, place, roster, about()).request()
 
 
 def begin(hosts, session=SESSION):
@@ -163,6 +163,21 @@ def test_an_owner_may_want_masks_and_company(hosts):
     answer(wire.SHARES, invited(2, roster), hosts[2])
 
 
+def test_a_signer_counts_for_one_party(tmp_path):
+    mine, other, third = (Identity.at(tmp_path / f"{n}.key") for n in range(3))
+    listed = tuple(identity.public.hex() for identity in (mine, other, third))
+
+    def check(*company):
+        roster = [identity.entry(Party.begin(SESSION)) for identity in company]
+        told = wire.Invitation(SESSION, 1, roster, about())
+        secure.check_company(told, {secure.SIGNERS: listed}, mine)
+
+    check(mine, other, third)
+    for company in ((mine, other, other), (mine, mine, other), (mine, other, Identity())):
+        with pytest.raises(secure.Unwanted):
+            check(*company)
+
+
 def test_a_company_that_is_too_small_is_refused(hosts):
     few = {place: hosts[place] for place in (1, 2)}
     with pytest.raises(ProtocolError, match="at least 3"):
@@ -210,47 +225,17 @@ def test_the_app_keeps_a_session_in_its_context(crowd):
 
 
 def test_agents_of_owners_mask_what_they_have_checked(make_rows, tmp_path):
-    """Three agents, over requests as a ClientApp forwards them."""
-    policy = Policy(
-        strategies=("uls",),
-        max_epsilon=3.0,
-        max_clip=0.1,
-        max_group_size=16,
-        max_rounds=30,
-    )
-    plan = StatedPlan.of("run1", Adjacency.ZERO_OUT, 1e-6, 20, {PoissonGaussian(0.5, 4.0): 20})
-    work = request(**{PARAMETER: plan.to_json()})
     agents = {}
     for place in (1, 2, 3):
         store = UserStore(Judgements.from_rows(make_rows([3, 5, 2], seed=place)), place=-1)
-        agents[place] = Agent(store, policy, tmp_path / str(place))
-    roster = [
-        wire.read_keys(agent.handle(wire.KEYS, wire.keys_request(SESSION)))
-        for agent in agents.values()
-    ]
-    shared = {
-        place: wire.read_shares(
-            agent.handle(wire.SHARES, invited(place, roster, work=work)), place, 3
-        )
-        for place, agent in agents.items()
-    }
-    masked = {
-        place: wire.read_masked(agent.handle("train", masking(place, shared, work=work)), 33)
-        for place, agent in agents.items()
-    }
+        agents[place] = Agent(store, POLICY, tmp_path / str(place))
+    asked_of_each = dict.fromkeys(agents, work())
+    total_L = exact_sum(agents, asked_of_each, 33, session=SESSION)
+    assert 0.0 < np.linalg.norm(total_L * STEP) <= 6 * 0.1
     assert all(agent.ledger.answered["train"] == 1 for agent in agents.values())
+    again = asked_for_masked(agents, work(), session=b"t" * 16)
     with pytest.raises(PolicyRefusal, match="max_repeats"):
-        agents[1].handle("train", masking(1, shared, work=work))
-    opened = {
-        place: wire.read_opened(
-            agent.handle(wire.UNMASK, wire.unmask_request(SESSION, [1, 2, 3])), [1, 2, 3], []
-        )
-        for place, agent in agents.items()
-    }
-    commitments = {place: given.commitment for place, given in shared.items()}
-    keys = [entry.keys for entry in roster]
-    sum_D = unmasked(Session(SESSION, about(work), keys, commitments), masked, opened) * STEP
-    assert 0.0 < np.linalg.norm(sum_D) <= 6 * 0.1
+        agents[1].handle("train", again[1])
 
 
 @pytest.mark.parametrize("said", [True, "true", "True", "yes", 1])

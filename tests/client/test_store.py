@@ -1,6 +1,8 @@
 """The users a node hosts: shares of a source in simulation, a file of its own when deployed."""
 
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -203,6 +205,20 @@ def test_a_file_that_was_written_anew_is_read_anew_by_the_next_run(write_rows, m
     store.forget_changed(data)
     assert store_for(here).judgements.user_ids != first.judgements.user_ids
     assert len(store_for(here).judgements) == 6
+
+
+def test_a_file_of_the_same_size_is_read_anew_too(write_rows, make_rows):
+    rows = make_rows([2, 2])
+    data = write_rows(rows)
+    here = context(partition(0, 1), data=data)
+    store.forget_changed(data)
+    before = store_for(here).judgements.user_ids
+    size = Path(data).stat().st_size
+    write_rows([{**row, "user_id": row["user_id"][::-1]} for row in rows])
+    os.utime(data, ns=(0, 0))
+    assert Path(data).stat().st_size == size
+    store.forget_changed(data)
+    assert store_for(here).judgements.user_ids == tuple(user[::-1] for user in before)
 
 
 def test_a_source_that_is_no_file_is_kept(few_people):

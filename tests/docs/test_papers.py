@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,7 @@ def letters(text: str) -> set[str]:
     return set(_LETTER.findall(flowing(text)))
 
 
+@cache
 def papers() -> dict[str, tuple[set[str], str]]:
     """By heading: the authors' names, and the year."""
     found = {}

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +28,10 @@ def test_each_row_names_tests_that_are_there() -> None:
         named = _TEST.findall(row[3])
         assert ", ".join(f"`{file}::{name}`" for file, name in named) == row[3]
         for file, name in named:
-            code = ast.parse((ROOT / "tests" / file).read_text(encoding="utf-8"))
-            there = {node.name for node in ast.walk(code) if isinstance(node, ast.FunctionDef)}
-            assert name in there, f"{file}::{name}"
+            assert name in functions_of(file), f"{file}::{name}"
+
+
+@cache
+def functions_of(file: str) -> set[str]:
+    code = ast.parse((ROOT / "tests" / file).read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(code) if isinstance(node, ast.FunctionDef)}

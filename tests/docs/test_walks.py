@@ -82,18 +82,29 @@ def test_blocks_are_read_as_they_are_meant():
         Step("sh", "a\n", "here: --steps 2").typed()
 
 
-def test_a_walk_fails_where_a_command_does(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("```sh\nfalse\n```\n```sh\necho 1\n```\n```text\n2\n```\n", encoding="utf-8")
-    with pytest.raises(AssertionError):
-        walk(page, tmp_path)
+@pytest.fixture
+def walked_page(tmp_path):
+    """A function: walk a page with that text."""
+
+    def call(text):
+        page = tmp_path / "page.md"
+        page.write_text(text, encoding="utf-8")
+        return walk(page, tmp_path)
+
+    return call
 
 
-def test_a_walk_fails_where_something_else_is_printed(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("```python\nprint('one 1')\n```\n```text\ntwo 1\n```\n", encoding="utf-8")
-    with pytest.raises(AssertionError, match="two 1"):
-        walk(page, tmp_path)
+@pytest.mark.parametrize(
+    ("page", "why"),
+    [
+        ("```sh\nfalse\n```\n```sh\necho 1\n```\n```text\n2\n```\n", None),
+        ("```python\nprint('one 1')\n```\n```text\ntwo 1\n```\n", "two 1"),
+        ("<!-- exits with 2 -->\n```sh\ntrue\n```\n", "ended with 97"),
+    ],
+)
+def test_a_walk_fails_where_not_happens_what_the_page_says(walked_page, page, why):
+    with pytest.raises(AssertionError, match=why):
+        walked_page(page)
 
 
 def test_what_is_made_smaller():
@@ -119,18 +130,9 @@ def test_nothing_is_made_that_no_page_starts_with():
     assert {name for text in pages().values() for name in starts(text)} == set(STARTS)
 
 
-def test_a_refusal_must_happen(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("<!-- exits with 2 -->\n```sh\ntrue\n```\n", encoding="utf-8")
-    with pytest.raises(AssertionError, match="ended with 97"):
-        walk(page, tmp_path)
-
-
-def test_a_refusal_does_not_end_a_page(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text(
+def test_a_refusal_does_not_end_a_page(walked_page):
+    steps_walked = walked_page(
         "<!-- exits with 3 -->\n```sh\n(exit 3)\n```\n```python\n# said.py\nprint(1)\n```\n"
-        "```sh\npython -c 'import said'\n```\n```text\n1\n```\n",
-        encoding="utf-8",
+        "```sh\npython -c 'import said'\n```\n```text\n1\n```\n"
     )
-    assert len(walk(page, tmp_path)) == 3  # the refused block, the file, what runs it
+    assert len(steps_walked) == 3  # the refused block, the file, what runs it

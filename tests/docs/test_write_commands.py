@@ -44,8 +44,8 @@ def test_every_option_of_every_command_is_told(write_commands):
 def test_what_is_said_of_another_command_holds(write_commands):
     """``tune`` has all of ``run``'s options but those that its section names."""
     rows = {row[0]: row for row in map(write_commands._row, imported("tune").params)}
+    sentence = write_commands.page().split("## murmuration tune")[1].split("all but")[1]
     for row in write_commands._rows_of_run():
-        sentence = write_commands.page().split("## murmuration tune")[1].split("all but")[1]
         assert (row == rows.get(row[0])) == (row[0] not in sentence.split(".\n")[0])
 
 

@@ -75,19 +75,8 @@ def test_trl_policy(run, language_model, tmp_path):
 
 @pytest.mark.slow
 def test_ray_sweep(run, crowd, crowd_test, tmp_path):
-    small = (
-        "--data",
-        crowd,
-        "--test",
-        crowd_test,
-        "--rounds",
-        "2",
-        "--cohort",
-        "20",
-        "--seeds",
-        "1",
-    )
-    told = run("ray_sweep.sh", "out", *small)
+    small = ("--data", crowd, "--test", crowd_test, "--rounds", "2", "--cohort", "20")
+    told = run("ray_sweep.sh", "out", *small, "--seeds", "1")
     for strategy in ("uls", "aup", "group"):
         assert told.count(f" {strategy} ") == 2
 

@@ -194,7 +194,10 @@ def test_a_plan_is_what_the_command_prints(cli, adjacency, capsys):
         ({**NUMBERS, "strategy": "nonprivate"}, "there is nothing to plan"),
         ({**NUMBERS, "users": -5}, "users must be a positive number; got -5"),
         ({**NUMBERS, "rounds": 0}, "rounds must be positive; got 0"),
-        ({**NUMBERS, "sampling": "all", "users": None}, "state a round, public number with users"),
+        (
+            {**NUMBERS, "sampling": "all", "users": None},
+            "a round, public number would do",
+        ),
         (
             {**NUMBERS, "sampling": "all", "users": None, "adjacency": "zero-out"},
             'sampling="all" needs users',

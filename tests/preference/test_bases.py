@@ -1,6 +1,7 @@
 """From a description to what gradients are computed from; and that nobody asks for the kind."""
 
 import ast
+from functools import cache
 
 import pytest
 from rooms import ROOMS, ROOT, UNSHIPPED
@@ -42,10 +43,15 @@ ASKED_BY_METHODS = {
 SHIPPED = sorted(file for room in {*ROOMS} - {*UNSHIPPED} for file in (ROOT / room).rglob("*.py"))
 
 
-def asked_kinds(code):
-    """The lines of a module's code where it asks whether something is of one of these classes, and
+@cache
+def tree_of(file):
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def asked_kinds(tree):
+    """The lines of a module's tree where it asks whether something is of one of these classes, and
     the classes."""
-    for node in ast.walk(ast.parse(code)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
             asked = node.args[1]
         elif isinstance(node, ast.MatchClass):
@@ -64,7 +70,7 @@ def test_nobody_asks_of_which_kind_a_model_is():
     wrong = [
         f"{file.relative_to(ROOT)}:{line} {names}"
         for file in SHIPPED
-        for line, names in asked_kinds(file.read_text(encoding="utf-8"))
+        for line, names in asked_kinds(tree_of(file))
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -73,7 +79,7 @@ def test_every_kind_that_is_not_asked_for_is_there():
     defined = {
         node.name
         for file in SHIPPED
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(file))
         if isinstance(node, ast.ClassDef)
     }
     assert defined >= ASKED_BY_METHODS
@@ -91,8 +97,9 @@ def test_every_kind_that_is_not_asked_for_is_there():
     ],
 )
 def test_how_a_kind_is_asked_for(code):
-    assert list(asked_kinds(code))
+    assert list(asked_kinds(ast.parse(code)))
 
 
 def test_other_types_may_be_asked_for():
-    assert not list(asked_kinds("isinstance(x, str) or type(y) is int or len(Judgements)"))
+    code = "isinstance(x, str) or type(y) is int or len(Judgements)"
+    assert not list(asked_kinds(ast.parse(code)))

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy import special
 
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.linear.likelihoods import Gaussian
 from murmuration.preference.models import ABSENT, MODELS, pair_model, preference_model
 
 SIZES = (0.1, 1.0, 30.0, 1e3)
@@ -125,20 +124,6 @@ def test_losses_of_plackett_luce_are_those_of_its_definition(kind, size):
         assert float(loss) == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
-def test_a_ranking_is_likelier_than_any_other_only_as_chances_say():
-    """Over all orders of four responses, probabilities of the model add up to one."""
-    model, utilities = (
-        preference_model("plackett-luce", "ranking", 3),
-        torch.tensor([0.3, -1, 2, 0]),
-    )
-    total = 0.0
-    for order in itertools.permutations(range(4)):
-        in_order = utilities[list(order)].double()
-        z_JW = (in_order[0] - in_order[1:])[None]
-        total += math.exp(-float(model.loss(z_JW, torch.ones_like(z_JW))))
-    assert total == pytest.approx(1.0)
-
-
 def places(y_W):
     """Responses of each place, the best first, from a ranking's y."""
     found = [[0]]
@@ -216,16 +201,6 @@ def test_a_ranking_with_ties_moves_no_other_in_a_batch():
         assert not torch.equal(one[3], other[3])
 
 
-def test_chances_of_the_best_add_up_to_one():
-    model, utilities = preference_model("plackett-luce", "top-1", 2), torch.tensor([0.3, -1.0, 2.0])
-    total = 0.0
-    for best in range(3):
-        others = [j for j in range(3) if j != best]
-        z_JW = (utilities[best] - utilities[others]).double()[None]
-        total += math.exp(-float(model.loss(z_JW, torch.ones_like(z_JW))))
-    assert total == pytest.approx(1.0)
-
-
 def test_which_response_comes_first_does_not_matter():
     """Masses on all of three responses, seen from each of them: one loss, one gradient."""
     model = preference_model("plackett-luce", "top-1", 2)
@@ -271,15 +246,6 @@ def test_thurstone_against_another_library():
     far = z < -100
     mills = -z[far] - 1 / z[far] + 2 / z[far] ** 3
     np.testing.assert_allclose(-model.residual(z_J1, one)[:, 0][far], mills, rtol=1e-9)
-
-
-def test_own_links_make_the_models_that_are_built_in():
-    for name, link in (("btl", Logistic()), ("thurstone", Gaussian())):
-        z_J1, y_J1 = drawn(1, True, 3.0)
-        own, built_in = pair_model("own", link), preference_model(name)
-        assert own.name == "own"
-        torch.testing.assert_close(own.residual(z_J1, y_J1), built_in.residual(z_J1, y_J1))
-        torch.testing.assert_close(own.loss(z_J1, y_J1), built_in.loss(z_J1, y_J1))
 
 
 @given(st.data(), st.sampled_from(sorted(CASES)), st.sampled_from(SIZES))

@@ -36,7 +36,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch)
     path = tmp_path / "a.json"
     replace_file(path, b"old")
 
-    def full(_: int) -> None:
+    def full(_):
         raise OSError("disk full")
 
     monkeypatch.setattr(os, "fsync", full)

@@ -277,6 +277,12 @@ def test_a_ledger_says_what_its_run_said_whoever_opens_it(tmp_path):
         assert ledger.terms.caveats == after.terms.caveats | {"new"}
 
 
+@pytest.mark.parametrize("caveat", [Caveat.NOT_PROVEN, Caveat.UNCHARGED])
+def test_a_word_alone_takes_the_figure_away(tmp_path, caveat):
+    path = charged(tmp_path / "run" / "ledger.jsonl", 1, plain(caveats=frozenset({caveat.value})))
+    assert ReleasedRun.read(path).epsilon is None
+
+
 def test_what_a_ledgers_lines_show_needs_no_word(tmp_path):
     """A seed shows in its replays: no header can hide it."""
     path = charged(tmp_path / "run" / "ledger.jsonl", 2, plain(), replay="h")

@@ -17,18 +17,18 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_every_reader_can_read_it(value) -> None:
+def test_every_reader_can_read_it(value):
     json.loads(strict_json(value), parse_constant=pytest.fail)
 
 
 @given(VALUES)
-def test_what_is_finite_stays(value) -> None:
+def test_what_is_finite_stays(value):
     written = json.dumps(value)
     if "Infinity" not in written and "NaN" not in written:
         assert strict_json(value) == written
 
 
-def test_what_is_not_finite_is_said_in_words() -> None:
+def test_what_is_not_finite_is_said_in_words():
     value = {"a": [math.inf, (math.nan, 1.5)], "b": {"c": -math.inf}}
     expected = {"a": ["infinite", ["not a number", 1.5]], "b": {"c": "-infinite"}}
     assert json.loads(strict_json(value, indent=2)) == expected

@@ -19,7 +19,7 @@ from murmuration.privacy.mechanisms.discrete_gaussian import installed
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.ranking.layout import VoteLayout
 from murmuration.ranking.release import RankingRelease
-from murmuration.ranking.strategy import RANKING, RankingPlan, client_update
+from murmuration.ranking.strategy import RankingPlan, client_update
 from murmuration.research.audits.votes import one_sided
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
@@ -105,24 +105,6 @@ def test_the_server_cannot_ask_for_another_bound_than_it_names():
     assert np.linalg.norm(short_V) <= 0.5
     with pytest.raises(ValueError, match="who chose the pairs"):
         sum_of(one_sided(0, 1), layout=VoteLayout(items=3, cap=9), pairing="drawn")
-
-
-# Settings
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"kind": "thumbs", "model": "thumbs"}, "--kind thumbs rates single ones"),
-        ({"kind": "top-1", "responses": 3, "model": "plackett-luce"}, "--pairing voters"),
-        ({"labels": "randomized"}, "--strategy ranking takes true labels"),
-        ({"clip_norm": 1.0}, "--clip-norm follows"),
-        ({"rounds": 2}, "--rounds"),
-    ],
-)
-def test_settings_that_make_no_board(changes, message):
-    with pytest.raises(InputError, match=message):
-        RunConfig(strategy="ranking", own=RANKING.settings(items='["a", "b"]'), **changes)
 
 
 # The whole

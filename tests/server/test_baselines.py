@@ -63,9 +63,12 @@ def test_another_test_has_another_digest():
     assert len(set(digests)) == 3
 
 
-def test_what_cannot_be_scored_loses_no_run(crowd_test):
+@pytest.mark.parametrize(
+    "error", [InputError("a text that has no features"), RuntimeError("out of memory")]
+)
+def test_what_cannot_be_scored_loses_no_run(crowd_test, error):
     def fails(prompts, responses):
-        raise InputError("a text that has no features")
+        raise error
 
     found = on_public_test(load_judgements(crowd_test), fails, 10)
     assert found["longer_wins"] is not None and found["near"] is None
@@ -109,14 +112,6 @@ def test_no_more_is_scored_than_was_asked_for():
     found = baselines(judged(*pairs), score, 10)
     assert found["near"]["pairs"] == 10 and len(found["examples"]) > 0
     assert len(asked) <= 2 * 20
-
-
-def test_memory_that_runs_out_loses_no_run(crowd_test):
-    def fails(prompts, responses):
-        raise RuntimeError("out of memory")
-
-    found = on_public_test(load_judgements(crowd_test), fails, 10)
-    assert found["longer_wins"] is not None and found["near"] is None
 
 
 def test_single_ratings_prefer_nothing_to_anything():

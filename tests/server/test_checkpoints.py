@@ -196,16 +196,6 @@ def test_the_next_round_is_asked_meanwhile_and_charged_afterwards(config, monkey
 
 
 @pytest.mark.usefixtures("quick_runs")
-def test_a_run_that_does_not_wait_would_be_noticed(config, monkeypatch):
-    watch = Watch(monkeypatch)
-    watch.held = {2: ("charged", 3)}
-    with monkeypatch.context() as broken:
-        broken.setattr(InBackground, "wait", lambda self: None)
-        watch.run(config)
-    assert not watch.before(("saved", 2), ("charged", 3))
-
-
-@pytest.mark.usefixtures("quick_runs")
 def test_where_owners_keep_count_the_next_round_is_asked_afterwards(config, monkeypatch):
     """They would be asked for two rounds again, and answer none of them again under masks."""
     watch = Watch(monkeypatch)

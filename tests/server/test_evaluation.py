@@ -137,6 +137,18 @@ def test_what_is_told_of_held_out_users_is_noisy_charged_and_nominal(make_settin
     assert 0.0 < max(found.accuracies.errors) < 0.1
 
 
+def test_figures_on_file_whose_charge_was_lost_are_charged(make_setting, make_ledger, tmp_path):
+    setting, strategy = make_setting(), Strategy()
+    with make_ledger(setting) as ledger:
+        told = on_held_out("theta", setting, strategy, ledger)
+    for file in tmp_path.glob("l.jsonl*"):
+        file.unlink()
+    with make_ledger(setting) as ledger:
+        assert on_held_out("theta", setting, strategy, ledger) == told
+        assert ledger.spent() == {HoldOut(0.2, 1.0): 1}
+    assert len(strategy.asked) == 1
+
+
 def test_where_users_are_replaced_it_costs_all_of_epsilon_for_nothing(make_setting, make_ledger):
     setting = make_setting(adjacency="replace")
     assert setting.hold_out == HoldOut(0.2, 2.0)

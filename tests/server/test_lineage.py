@@ -113,14 +113,6 @@ def test_what_a_record_states_is_a_list_of_names(spent, saved, stated):
         lineage_of(config)
 
 
-def test_a_word_does_not_take_back_what_a_base_states(spent, saved):
-    terms = partial(RunTerms, caveats=frozenset({Caveat.SEEDED.value}))
-    path, run = spent("run", 3, terms)
-    config = saved("model", (path, run))
-    public = lineage_of(replace(config, base_privacy="public"))
-    assert (public.runs, public.public, public.private) == ((run,), True, False)
-
-
 def test_a_copy_of_a_ledger_is_no_other_run(spent, saved, tmp_path):
     path, run = spent("run", 3)
     copy = tmp_path / "copy.jsonl"
@@ -504,6 +496,15 @@ def test_a_record_that_leaves_out_a_run_is_refused(spent, saved):
     for file in folder.glob("ledger-2.*"):
         file.unlink()
     with pytest.raises(InputError, match="leaves out a run"):
+        lineage_of(config)
+
+
+def test_a_record_that_leaves_out_a_caveat_is_refused(spent, saved):
+    config = saved("base", spent("run", 1), public=True)
+    file = Path(config.base) / "privacy.json"
+    about = json.loads(file.read_text())
+    file.write_text(json.dumps({**about, "stated": []}))
+    with pytest.raises(InputError, match="a caveat"):
         lineage_of(config)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from local_runs import private_log
 
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.errors import InputError
@@ -89,12 +90,9 @@ def test_who_leaves_counts_as_zero_and_everybody_stays_charged(quick_runs, confi
     result = run_training(replace(config, cohort=20), grid)
     assert result["rounds"] == 6
     assert len(read_charges(tmp_path / "run" / "ledger.jsonl")) == 6
-    log = [
-        json.loads(line)
-        for line in (tmp_path / "run/private/log.jsonl").read_text().split("\n")
-        if line
-    ]
-    late = {line["round"] for line in log if line.get("left out") == "no reply in time"}
+    late = {
+        line["round"] for line in private_log(config) if line.get("left out") == "no reply in time"
+    }
     assert late == {3, 4, 5, 6}  # still invited: the sampling does not know who is there
     assert result["cohort"] == 20  # and the denominator is the nominal one
 
@@ -102,8 +100,7 @@ def test_who_leaves_counts_as_zero_and_everybody_stays_charged(quick_runs, confi
 def test_who_comes_back_is_counted_again(quick_runs, config, files, tmp_path):
     grid = Coming(files, {1: (3, 4)})
     run_training(replace(config, cohort=20), grid)
-    log = (tmp_path / "run/private/log.jsonl").read_text().splitlines()
-    late = {line["round"] for line in map(json.loads, log) if "left out" in line}
+    late = {line["round"] for line in private_log(config) if "left out" in line}
     assert late == {3, 4}
 
 
@@ -123,8 +120,8 @@ def test_too_few_nodes(quick_runs, config, files):
         run_training(replace(config, min_nodes=4), grid)
     assert grid.asked == []
     assert json.loads((folder / "aborted.json").read_text())["aborted"] == "too few nodes"
-    (line,) = (folder / "private" / "log.jsonl").read_text().splitlines()
-    assert json.loads(line)["nodes online"] == 3
+    (line,) = private_log(config)
+    assert line["nodes online"] == 3
     result = run_training(replace(config, resume=True), Coming(files))
     assert result["rounds"] == 6
     assert not (folder / "aborted.json").exists()

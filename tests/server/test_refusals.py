@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from local_runs import private_log
 
 import murmuration.client.agent.agent
 import murmuration.client.app
@@ -95,22 +96,12 @@ def refused(config, grid):
     return caught.value
 
 
-def log(config):
-    lines = (Path(config.out) / "private" / "log.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-
 @pytest.mark.parametrize(
     ("rule", "policy", "changes"),
     [
         ("max_epsilon", replace(POLICY, delta=1e-9), {}),
-        ("max_epsilon", POLICY, {"epsilon": 3.5}),
-        ("max_clip", POLICY, {"clip_norm": 0.2}),
-        ("max_group_size", POLICY, {"group_size": 17}),
-        ("max_rounds", POLICY, {"rounds": 9}),
         ("max_evaluations", replace(POLICY, max_evaluations=0), {"test": ""}),
         ("adjacency", POLICY, {"adjacency": "replace"}),
-        ("strategies", POLICY, {"strategy": "adaptive"}),
         ("secure_only", replace(POLICY, secure_only=True), {}),
         ("label_epsilon", Policy(label_epsilon=1.0), {}),
     ],
@@ -123,13 +114,13 @@ def test_a_run_that_every_owner_refuses_ends_before_any_coin(
     found = refused(config, grid)
     assert f"by the rules {rule}: nothing was drawn" in str(found)
     assert read_charges(Path(config.out) / "ledger.jsonl") == []
-    assert not any("cohort" in line for line in log(config))
+    assert not any("cohort" in line for line in private_log(config))
     for agent in agents:
         assert not agent.ledger.plans, "an owner was charged for being asked"
         assert set(agent.ledger.answered) <= {"query.registry"}
         last = agent.ledger.path.read_text().splitlines()[-1]
         assert f"({rule})" in last  # with its text, which nobody else gets
-    counted = next(line for line in log(config) if "would refuse" in line)
+    counted = next(line for line in private_log(config) if "would refuse" in line)
     assert set(counted["would refuse"].values()) == {rule}
 
 
@@ -139,7 +130,7 @@ def test_a_run_by_the_policys_numbers_is_answered_in_every_round(crowd_of, confi
         grid, agents = crowd_of(one, *[POLICY] * 4)
         assert run_training(one, grid)["rounds"] == 4
         assert not any(agent.ledger.refusals for agent in agents)
-        assert not any("left out" in line or "not evaluated" in line for line in log(one))
+        assert not any("left out" in line or "not evaluated" in line for line in private_log(one))
         for agent in agents:
             agent.ledger.path.unlink()
             agent.ledger.path.with_name("own-ledger.jsonl.head").unlink()
@@ -149,7 +140,7 @@ def test_a_minority_that_refuses_is_counted_and_the_run_goes_on(crowd_of, config
     other = replace(POLICY, max_clip=0.01)
     grid, agents = crowd_of(config, POLICY, POLICY, POLICY, other)
     assert run_training(config, grid)["rounds"] == 4
-    counted = next(line for line in log(config) if "would refuse" in line)
+    counted = next(line for line in private_log(config) if "would refuse" in line)
     assert counted["shown the plan"] == 4
     assert list(counted["would refuse"].values()) == ["max_clip"]
     for path in Path(config.out).rglob("*"):  # that somebody refuses may depend on who is there
@@ -215,7 +206,7 @@ def test_a_simulation_asks_nobody(config, crowd):
     config = replace(config, data=crowd, adjacency="add-remove", seed=1)
     grid = LocalGrid(murmuration.client.app.app, 3, config.to_run_config())
     run_training(config, grid)
-    assert not any("shown the plan" in line for line in log(config))
+    assert not any("shown the plan" in line for line in private_log(config))
 
 
 def test_who_comes_later_is_shown_the_plan_then(crowd_of, config, refreshed):
@@ -233,10 +224,41 @@ def test_who_comes_later_is_shown_the_plan_then(crowd_of, config, refreshed):
 
     grid.push_messages = push
     assert run_training(config, grid)["rounds"] == 4
-    shown = [line for line in log(config) if "would refuse" in line]
+    shown = [line for line in private_log(config) if "would refuse" in line]
     assert [(line["round"], line["shown the plan"]) for line in shown] == [(1, 2), (3, 1)]
     assert [list(line["would refuse"].values()) for line in shown] == [[], ["max_clip"]]
     assert not agents[2].ledger.plans
+
+
+def test_an_honest_run_over_agents_holds_users_out_and_is_refused_nothing(crowd_of, config):
+    config = replace(config, test="", epsilon=2.5, delta=1e-3)
+    grid, agents = crowd_of(config, *[replace(POLICY, delta=1e-3)] * 4)
+    result = run_training(config, grid)
+    assert result["heldout_epsilon"] == 1.25
+    for agent in agents:
+        (plan,) = agent.ledger.plans.values()
+        assert plan.epsilon() == pytest.approx(result["epsilon"])
+        halves = [agent.ledger.asked(kind, plan.run) for kind in ("train", "evaluate")]
+        assert halves[0].isdisjoint(halves[1])
+        assert {*halves[0], *halves[1]} <= {*agent.store.keys_U.tolist()}
+        assert not agent.ledger.refusals
+    assert sum(agent.ledger.answered["evaluate"] for agent in agents)
+
+
+def test_a_group_size_that_owners_do_not_help_to_choose_must_be_given(crowd_of, config):
+    config = replace(config, strategy="els", group_size=0, epsilon=2.5, delta=1e-3)
+    policy = replace(POLICY, strategies=("els",), max_clip=2.0, delta=1e-3)
+    grid, agents = crowd_of(config, *[policy] * 3)
+    with pytest.raises(RunAborted, match=r"owners' policies: .* state --group-size instead"):
+        run_training(config, grid)
+    for agent in agents:
+        assert not agent.ledger.plans
+        refused_by = agent.ledger.path.read_text()
+        assert "(strategies): numbers of judgements are not told" in refused_by
+    given = replace(config, group_size=4, out=config.out + "-given")
+    grid, agents = crowd_of(given, *[policy] * 3)
+    assert run_training(given, grid)["group_size"] == 4
+    assert all(agent.ledger.answered["train"] for agent in agents)
 
 
 # A private choice among policies, as docs/how-to/policies.md says that owners allow it.
@@ -287,13 +309,9 @@ def test_owners_who_allow_a_choice_are_asked_once(crowd_of, choice, allowing):
 @pytest.mark.parametrize(
     ("rule", "old", "new"),
     [
-        ("strategies", '"exponential"', '"uls"'),
         ("tasks", '"policy"', '"sft"'),
         ("features", "/p3", "/other"),
-        ("features", "gpt2", "llama"),
         ("max_clip", "1.733", "1.732"),  # of four policies it is the root of three
-        ("max_epsilon", "max_epsilon = 1.0", "max_epsilon = 0.9"),
-        ("max_rounds", "max_rounds = 2", "max_rounds = 0"),
     ],
 )
 def test_a_choice_that_owners_refuse_is_refused_by_name(crowd_of, choice, allowing, rule, old, new):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from damage import rewrite
+from local_runs import run
 
 from murmuration.client.app import app as client_app
 from murmuration.preference.data.errors import InputError
@@ -31,10 +32,6 @@ pytestmark = [
 ]
 
 
-def run(config):
-    return run_training(config, LocalGrid(client_app, 1, config.to_run_config()))
-
-
 def ledger_lines(config):
     lines = Path(config.out, "ledger.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines[1:]]
@@ -56,64 +53,13 @@ def raising(error):
 # What is left of the ledger when a run is resumed.
 
 
-def ended_after(config, round_, monkeypatch):
-    """A run without a seed that ends after a round's checkpoint; what its ledger comes to."""
-    real = RunDirectory.save_checkpoint
-
-    def save_checkpoint(self, done, state):
-        real(self, done, state)
-        if done == round_:
-            raise Killed
-
-    with monkeypatch.context() as patched:
-        patched.setattr(RunDirectory, "save_checkpoint", save_checkpoint)
-        with pytest.raises(Killed):
-            run(config)
-
-
-def older_copy(path):
-    """The ledger and its head as they were after round 6."""
-    contents = chained_record.read(path)
-    lines = [line for line in contents.lines if line.get("round", 0) <= 6]
-    rewrite(path, lines)
-
-
-def one_digit(path):
-    raw = path.read_bytes()
-    place = raw.index(b'"noise_multiplier": ') + len(b'"noise_multiplier": ')
-    path.write_bytes(raw[:place] + b"9" + raw[place + 1 :])
-
-
-LOSSES = {
-    "deleted": (lambda path: path.unlink(), "ledger.jsonl was deleted"),
-    "older copy": (older_copy, "the checkpoint after round 8 knows it"),
-    "one digit flipped": (one_digit, r"ledger.jsonl:\d+: edited after it was written"),
-    "cut": (lambda path: path.write_bytes(path.read_bytes()[:-40]), "was cut or rolled back"),
-}
-
-
-@pytest.mark.parametrize("loss", LOSSES)
-def test_a_ledger_lost_after_round_8_of_10(config, crowd_test, monkeypatch, loss):
-    """ε = 1.13, 2.31 and 0.17 were reported so where 3 was spent."""
-    damage, said = LOSSES[loss]
-    unseeded = replace(config, seed=-1, test=crowd_test, rounds=10, epsilon=3.0)
-    ended_after(unseeded, 8, monkeypatch)
-    path = Path(config.out) / "ledger.jsonl"
-    damage(path)
-    left = path.read_bytes() if path.exists() else None
-    with pytest.raises(InputError, match=f"{said}.*begin anew") as caught:
-        run(replace(unseeded, resume=True))
-    assert "\n" not in str(caught.value)
-    assert (path.read_bytes() if path.exists() else None) == left
-
-
 @pytest.mark.parametrize("kept", [0, 3])
 def test_a_ledger_rolled_back_with_checkpoint_and_metrics_deleted_is_a_loss_by_the_private_log(
-    config, crowd_test, monkeypatch, kept
+    config, crowd_test, broken_off, kept
 ):
     """Ledger and head fitted together, and nothing but private/ was newer: it was resumed."""
     unseeded = replace(config, seed=-1, test=crowd_test, rounds=6, epsilon=3.0)
-    ended_after(unseeded, 5, monkeypatch)
+    broken_off(unseeded, after=5)
     out = Path(config.out)
     path = out / "ledger.jsonl"
     contents = chained_record.read(path)
@@ -125,10 +71,10 @@ def test_a_ledger_rolled_back_with_checkpoint_and_metrics_deleted_is_a_loss_by_t
 
 
 def test_another_history_of_as_many_rounds_is_a_loss_by_the_private_log(
-    config, crowd_test, monkeypatch
+    config, crowd_test, broken_off
 ):
     unseeded = replace(config, seed=-1, test=crowd_test, rounds=6, epsilon=3.0)
-    ended_after(unseeded, 3, monkeypatch)
+    broken_off(unseeded, after=3)
     out = Path(config.out)
     path = out / "ledger.jsonl"
     lines = [dict(line) for line in chained_record.read(path).lines]
@@ -139,19 +85,19 @@ def test_another_history_of_as_many_rounds_is_a_loss_by_the_private_log(
         run(replace(unseeded, resume=True))
 
 
-def test_a_private_log_that_was_torn_or_removed_is_no_loss(config, crowd_test, monkeypatch):
+def test_a_private_log_that_was_torn_or_removed_is_no_loss(config, crowd_test, broken_off):
     unseeded = replace(config, seed=-1, test=crowd_test, rounds=6, epsilon=3.0)
-    ended_after(unseeded, 3, monkeypatch)
+    broken_off(unseeded, after=3)
     log = Path(config.out) / "private" / "log.jsonl"
     log.write_text(log.read_text() + '{"round": 9, "ledger": "what?"}\n{"round": 4, "led')
-    ended_after(replace(unseeded, resume=True), 4, monkeypatch)
+    broken_off(replace(unseeded, resume=True), after=4)
     log.unlink()
     assert run(replace(unseeded, resume=True))["rounds"] == 6
 
 
-def test_a_group_size_that_is_not_on_file_any_more_is_charged_anew(config, monkeypatch):
+def test_a_group_size_that_is_not_on_file_any_more_is_charged_anew(config, broken_off):
     els = replace(config, seed=-1, strategy="els", epsilon=8.0, adjacency="zero-out")
-    ended_after(els, 2, monkeypatch)
+    broken_off(els, after=2)
     (Path(config.out) / "released.json").unlink()
     run(replace(els, resume=True))
     choices = [line for line in ledger_lines(config) if line["event"]["kind"] == "pure-choice"]
@@ -159,9 +105,9 @@ def test_a_group_size_that_is_not_on_file_any_more_is_charged_anew(config, monke
 
 
 @pytest.mark.parametrize("lost", ["value", "check"])
-def test_what_was_released_and_then_edited_is_not_believed(config, monkeypatch, lost):
+def test_what_was_released_and_then_edited_is_not_believed(config, broken_off, lost):
     els = replace(config, seed=-1, strategy="els", epsilon=8.0, adjacency="zero-out")
-    ended_after(els, 2, monkeypatch)
+    broken_off(els, after=2)
     path = Path(config.out) / "released.json"
     kept = json.loads(path.read_text())
     (name,) = {*kept} - {"check"}
@@ -242,8 +188,8 @@ def test_a_disk_that_is_full_for_the_ledger_releases_nothing(config, monkeypatch
     assert run(replace(config, resume=True))["rounds"] == 5
 
 
-def test_a_damaged_checkpoint_ends_in_one_line(config, monkeypatch):
-    ended_after(replace(config, seed=-1), 2, monkeypatch)
+def test_a_damaged_checkpoint_ends_in_one_line(config, broken_off):
+    broken_off(replace(config, seed=-1), after=2)
     path = Path(config.out) / "checkpoint" / "state.safetensors"
     raw = path.read_bytes()
     path.write_bytes(raw[:-9] + bytes([raw[-9] ^ 1]) + raw[-8:])

@@ -37,25 +37,6 @@ pytestmark = [
     pytest.mark.settings(epsilon=0.5, rounds=5, cohort=10),
 ]
 
-CONTRACT = {
-    "strategy",
-    "adjacency",
-    "epsilon",
-    "epsilon_target",
-    "delta",
-    "noise_multiplier",
-    "rounds",
-    "users",
-    "cohort",
-    "heldout_accuracy",
-    "heldout_accuracy_by_user",
-    "heldout_users",
-    "test_users",
-    "users_per_second",
-    "seconds_training",
-    "out",
-}
-
 
 class WatchedGrid:
     """Notes what is asked of whom; ``spoil`` may replace a training reply, as of a deployment."""
@@ -121,7 +102,6 @@ def killed_after(monkeypatch, round_, checkpoints=True):
 def test_result(config, crowd_test):
     config = replace(config, test=crowd_test)
     result = run(config, nodes=3)
-    assert set(result) >= CONTRACT
     assert result == json.loads(
         (RunDirectory(replace(config, resume=True)).path / "result.json").read_text()
     )
@@ -145,6 +125,10 @@ def test_result(config, crowd_test):
     assert float(f"{speed:.2g}") == speed, "no more digits than say nothing of the cohorts"
     assert round(result["seconds_training"], 1) == result["seconds_training"]
     assert result["stopped"] is None
+    lines = RunDirectory(replace(config, resume=True)).metrics()
+    assert [line["round"] for line in lines] == [1, 2, 3, 4, 5]
+    assert all(0.0 <= line["heldout_accuracy"] <= 1.0 for line in lines)
+    assert all(line["signal_norm"] <= line["update_norm"] for line in lines)
 
 
 def test_a_second_accountant_and_what_attacks_reach_stand_in_the_result(config, monkeypatch):
@@ -198,27 +182,6 @@ def test_judgements_that_are_not_as_declared_are_refused(config, crowd_of_four, 
     with pytest.raises(InputError, match="2 are declared as the most: raise --responses"):
         run(replace(config, data=crowd_of_four, **{**of_four, "responses": 2}), nodes=3)
     assert not Path(config.out).exists(), "nothing was begun"
-
-
-def test_models_of_pairs_differ(config):
-    found = []
-    for model in ("btl", "thurstone"):
-        changed = replace(config, model=model, strategy="nonprivate", out=config.out + model)
-        run(changed)
-        found.append(weights(changed))
-    assert np.abs(found[0] - found[1]).max() > 1e-3
-
-
-def test_metrics(config, crowd_test):
-    public = replace(config, test=crowd_test)
-    run(public)
-    lines = RunDirectory(replace(public, resume=True)).metrics()
-    assert [line["round"] for line in lines] == [1, 2, 3, 4, 5]
-    spent = [line["epsilon"] for line in lines]
-    assert spent == sorted(spent)
-    assert spent[-1] == pytest.approx(0.5, rel=0.02)
-    assert all(0.0 <= line["heldout_accuracy"] <= 1.0 for line in lines)
-    assert all(line["signal_norm"] <= line["update_norm"] for line in lines)
 
 
 def spent_by_round(config):

@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from murmuration.research.theory.analytic_gaussian import delta_of
 
 
@@ -29,3 +31,10 @@ def found_at_most(epsilon: float, delta: float, false_positives: float) -> float
     many = math.exp(min(epsilon, 700.0)) * false_positives + delta
     few = 1.0 - math.exp(-epsilon) * (1.0 - delta - false_positives)
     return max(0.0, min(1.0, many, few))
+
+
+def lower_triangular(row, size=None):
+    """The lower-triangular Toeplitz matrix of these coefficients."""
+    size = len(row) if size is None else size
+    row = np.concatenate([np.asarray(row), np.zeros(size)])[:size]
+    return np.array([[row[i - j] if i >= j else 0.0 for j in range(size)] for i in range(size)])

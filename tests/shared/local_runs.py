@@ -1,5 +1,6 @@
 """Whole runs, the weights that they end with, and what their bases cost."""
 
+import json
 from pathlib import Path
 
 from safetensors.numpy import load_file
@@ -38,6 +39,12 @@ def run_in(runtime, config, users_per_node):
 def theta(config):
     """θ as its last checkpoint has it."""
     return load_file(Path(config.out) / "checkpoint" / "state.safetensors")["theta"]
+
+
+def private_log(config):
+    """The lines that a run keeps for its operator alone."""
+    text = (Path(config.out) / "private" / "log.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def lineage_of(config):

@@ -1,8 +1,4 @@
-"""A small world: real nodes over examples made in a test, a strategy, and checks of both.
-
-The checks are applied to the product by ``test_<module>.py`` and to broken stand-ins by
-``test_seeded_faults.py``.
-"""
+"""A small world: real nodes over examples made in a test, a strategy, and checks of both."""
 
 import math
 from dataclasses import dataclass
@@ -25,9 +21,11 @@ from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.privacy.mechanisms.grid import step_for
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies import registry
 from murmuration.strategies.base import Participants
-from murmuration.strategies.protocol.messages import TrainRequest
+from murmuration.strategies.protocol.messages import RegistryEntry, TrainRequest
 from murmuration.strategies.protocol.users import Registry
+from murmuration.strategies.spec import RunContext
 from murmuration.strategies.steps.optimizers import OptimizerSettings, ServerOptimizer
 from murmuration.strategies.uls import Uls, UlsPlan
 
@@ -143,7 +141,7 @@ def make_world(make_grid, tmp_path):
         made = kind(**{**settings, **plan})
         source = Randomness(seed)
         grid = make_grid(examples, nodes, seed)
-        registry = Registry.ask(grid, source, features=FEATURES)
+        everybody = Participants.all(Registry.ask(grid, source, features=FEATURES))
         path = tmp_path / f"ledger-{len(list(tmp_path.iterdir()))}.jsonl"
         ledger = Ledger(path, adjacency=made.adjacency, delta=made.delta, budget=None)
         settings = {"kind": "sgd", "rate": 1.0, "rounds": made.rounds, **(optimizer or {})}
@@ -153,7 +151,7 @@ def make_world(make_grid, tmp_path):
             strategy(
                 made,
                 ledger,
-                participants=Participants.all(registry),
+                participants=everybody,
                 optimizer=ServerOptimizer(
                     OptimizerSettings(**settings), np.zeros(examples.dimension, np.float32)
                 ),
@@ -188,6 +186,52 @@ def make_filter_world(make_grid, tmp_path):
             timeout=5.0,
         )
         return World(wrap(grid) if wrap else grid, made, ledger, log)
+
+    return make
+
+
+@pytest.fixture
+def brings(monkeypatch):
+    """A function: as if other packages brought strategies, by name, each loaded by a function."""
+    cached = (registry.strategies, registry._loaded, registry.node_halves, registry.allowable)
+
+    def forget():
+        for function in (*cached, registry.solved):
+            function.cache_clear()
+
+    def bring(loads):
+        points = [SimpleNamespace(name=n, value=f"{n}:IT", load=load) for n, load in loads.items()]
+        monkeypatch.setattr(registry, "entry_points", lambda group: points)
+        forget()
+
+    yield bring
+    monkeypatch.undo()
+    forget()
+
+
+@pytest.fixture
+def build_from(tmp_path):
+    """A function: what is built from settings for so many users, of whom the last are held out."""
+
+    def make(config, users, *, held_out=0, share=0.0, dimension=9, budget=None):
+        whole = Registry.of({1: RegistryEntry(0, np.arange(users, dtype=np.uint64), None)})
+        everybody = np.arange(users)
+        train, out = everybody[: users - held_out], everybody[users - held_out :]
+        context = RunContext(
+            strategy=registry.named(config.strategy),
+            config=config,
+            participants=Participants(whole, train, out, share),
+            source=Randomness(0),
+            features='{"kind": "hashing"}',
+            dimension=dimension,
+            log=print,
+            grid=LocalGrid(client_app, 1, {}),
+            once=lambda name, release: release(),
+        )
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
+        terms = {"adjacency": Adjacency(config.adjacency), "delta": config.delta}
+        with Ledger(path, budget=budget, **terms) as ledger:
+            return registry.build(context, ledger)
 
     return make
 
@@ -267,22 +311,10 @@ def fixed_denominator(world, rounds=6):
     assert np.allclose(each, each[0], rtol=1e-4), "divided by something that moves with the cohort"
 
 
-def noise_for_the_clip_in_force(world, sent, rounds=3):
-    """Noise is the multiplier times the clip norm that nodes were told, over the nominal cohort.
-
-    ``sent()`` gives the clip norms of the last messages.
-    """
-    plan = world.strategy.plan
-    for round_ in range(1, rounds + 1):
-        (gradient_D,) = world.run(round_)
-        for norm in sent():
-            released_noise(gradient_D, plan.noise_multiplier * norm / plan.cohort)
-
-
 _CHECKS = SimpleNamespace(
     **{f.__name__: f for f in (
         ask, gather, like_everybody, one_vote_each, survives_nan, accepts_silence, released_noise,
-        fixed_denominator, noise_for_the_clip_in_force,
+        fixed_denominator,
     )}
 )  # fmt: skip
 

@@ -142,41 +142,6 @@ def test_one_local_step_trains_as_uls_does(make_world, make_examples):
         np.testing.assert_allclose(mine, theirs, atol=1e-9)
 
 
-@pytest.mark.parametrize("norm", [0.1, 3.0])
-def test_noise_of_users_who_have_nothing_to_say(make_world, make_examples, checks, norm):
-    examples = make_examples([1, 2, 3] * 10, dimension=4000)
-    examples.y_R.fill_(0.5)
-    world = make_world(examples, **FEDAVG, cohort=12, clip=UserClip(norm), noise_multiplier=1.7)
-    (released,) = world.run(1)
-    std = 1.7 * norm / 12
-    checks.released_noise(released, std)
-    for wrong in (2 / 3, 1.5):
-        with pytest.raises(AssertionError, match="promised scale"):
-            checks.released_noise(released, wrong * std)
-
-
-def test_denominator_is_the_nominal_cohort(make_world, checks):
-    world = make_world(
-        checks.gather(*[checks.like_everybody(2)] * 30),
-        **FEDAVG,
-        cohort=9,
-        noise_multiplier=1e-9,
-        optimizer={"rate": 1e-9},
-    )
-    checks.fixed_denominator(world)
-
-
-def test_any_users_per_node(make_world, make_examples):
-    examples = make_examples([1, 3, 9, 2, 12] * 10)
-    found = []
-    for nodes in (1, 7, 50):
-        world = make_world(examples, **FEDAVG, nodes=nodes, cohort=25, seed=2)
-        world.run(4)
-        found.append(world.strategy.optimizer.theta_D)
-    np.testing.assert_allclose(found[1], found[0], atol=1e-6)
-    np.testing.assert_allclose(found[2], found[0], atol=1e-6)
-
-
 def test_golden_trajectory(make_world, make_examples):
     world = make_world(
         make_examples([1, 3, 9, 2, 12, 40]), **FEDAVG, clip=UserClip(0.4), group_size=8, seed=5
@@ -186,48 +151,6 @@ def test_golden_trajectory(make_world, make_examples):
 
 
 GOLDEN = [-0.274131, -0.022477, -0.21883, 0.065134, 0.133509]
-
-
-# Seeded faults
-
-
-class ForgetsTheRate(DpFedAvg):
-    """Clips the way at a norm that was meant for a gradient, and lets nodes believe otherwise."""
-
-    def parameters(self):
-        return {**super().parameters(), "clip-norm": 4 * self.plan.clip.norm}
-
-
-def test_noise_for_another_clip_norm(make_world, make_examples, checks):
-    examples = make_examples([1, 2] * 15, dimension=6000)
-    examples.x_RD.zero_()
-    fedavg = {**FEDAVG, "strategy": ForgetsTheRate}
-    world = make_world(examples, **fedavg, cohort=10, clip=UserClip(0.4))
-    with pytest.raises(AssertionError, match="promised scale"):
-        checks.noise_for_the_clip_in_force(
-            world, lambda: [world.strategy.parameters()["clip-norm"]]
-        )
-    honest = make_world(examples, **FEDAVG, cohort=10, clip=UserClip(0.4))
-    checks.noise_for_the_clip_in_force(honest, lambda: [honest.strategy.parameters()["clip-norm"]])
-
-
-def test_steps_that_are_clipped_one_by_one(checks):
-    """Each step within the norm lets the whole way be as many times as long."""
-
-    def each_step(examples, work, keys_S, source):
-        total_D = np.zeros(len(work.arrays["theta"]))
-        for place in range(len(work.users_S)):
-            one, key = work.users_S[[place]], keys_S[[place]]
-            theta_D = work.arrays["theta"]
-            for _ in range(4):
-                asked = type(work)({"theta": theta_D}, work.parameters, one)
-                step_D = uls.client_update(examples, asked, key, source)["sum"]
-                theta_D = (theta_D - 1e-3 * step_D).astype(np.float32)
-                total_D += step_D
-        return {"sum": total_D}
-
-    with pytest.raises(AssertionError, match=r"moved the sum by 4\.0 clip norms"):
-        checks.one_vote_each(each_step)
 
 
 def test_is_a_uls_with_a_node_half_of_its_own():
@@ -264,13 +187,6 @@ def test_defaults(run):
     rounds = PoissonGaussian(0.25, result["noise_multiplier"])
     assert spent == {rounds, HoldOut(0.2), HoldOut(0.2, 0.25)}
     assert np.abs(theta_D).max() > 0
-
-
-@pytest.mark.usefixtures("quick_runs")
-def test_a_run_of_one_local_step_is_uls(run):
-    _, one_D = run(strategy="dp-fedavg", local_steps=1, clip_norm=0.1)
-    _, other_D = run(strategy="uls", clip_norm=0.1)
-    np.testing.assert_allclose(one_D, other_D, atol=1e-6)
 
 
 @pytest.mark.usefixtures("quick_runs")

@@ -67,31 +67,15 @@ def test_what_has_no_bound_is_allowed_by_no_policy():
     assert registry.COUNTS not in allowed.values()
 
 
-class _Point:
-    """An entry point of another package, whose module gives ``value``, or raises it."""
+def loading(value):
+    """What an entry point of another package does, whose module gives the value, or raises it."""
 
-    def __init__(self, value, name="theirs"):
-        self.name, self.value, self.found = name, f"{name}:THEIRS", value
+    def load():
+        if isinstance(value, BaseException):
+            raise value
+        return value
 
-    def load(self):
-        if isinstance(self.found, BaseException):
-            raise self.found
-        return self.found
-
-
-@pytest.fixture
-def installed(monkeypatch):
-    """A function: as if packages with these strategies were installed."""
-    cached = (registry.strategies, registry._loaded, registry.node_halves, registry.allowable)
-
-    def install(*points):
-        monkeypatch.setattr(registry, "entry_points", lambda group: list(points))
-        for function in cached:
-            function.cache_clear()
-
-    yield install
-    for function in cached:
-        function.cache_clear()
+    return load
 
 
 THEIRS = replace(ULS, name="theirs", node_halves={"theirs": ULS.node_halves["uls"]})
@@ -127,10 +111,8 @@ class _Undeclared:
         (replace(THEIRS, settings=_Undeclared), "its setting often is not declared"),
     ],
 )
-def test_what_another_package_brings_takes_nobodys_place_and_stops_nobody(
-    installed, theirs, message
-):
-    installed(_Point(theirs))
+def test_what_another_package_brings_takes_nobodys_place_and_stops_nobody(brings, theirs, message):
+    brings({"theirs": loading(theirs)})
     assert list(registry.strategies()) == [strategy.name for strategy in registry.OURS]
     assert registry.named("uls") is ULS
     with pytest.raises(InputError, match="--strategy theirs cannot be used: .*" + message):
@@ -140,14 +122,14 @@ def test_what_another_package_brings_takes_nobodys_place_and_stops_nobody(
         Policy(strategies=("theirs",))
 
 
-def test_a_name_of_anothers_node_half_is_taken(installed):
-    installed(_Point(replace(THEIRS, name="aup-centred"), "aup-centred"))
+def test_a_name_of_anothers_node_half_is_taken(brings):
+    brings({"aup-centred": loading(replace(THEIRS, name="aup-centred"))})
     with pytest.raises(InputError, match="'aup-centred' is taken"):
         registry.named("aup-centred")
 
 
-def test_a_strategy_of_another_package(installed):
-    installed(_Point(THEIRS))
+def test_a_strategy_of_another_package(brings):
+    brings({"theirs": loading(THEIRS)})
     found = registry.strategies()
     assert found["theirs"] is THEIRS
     assert list(found)[:-1] == [strategy.name for strategy in registry.OURS]
@@ -174,10 +156,10 @@ def test_every_strategy_has_a_theorem_whatever_its_settings():
 
 
 def test_a_strategy_whose_rounds_are_another_release_than_it_names_cannot_be_built(
-    installed, few_people, tmp_path
+    brings, few_people, tmp_path
 ):
     """It would be accounted for all the same, but under whose adjacencies nobody had checked."""
-    installed(_Point(replace(THEIRS, theorems=select(Unit.LABELS))))
+    brings({"theirs": loading(replace(THEIRS, theorems=select(Unit.LABELS)))})
     with pytest.raises(ValueError, match="--strategy theirs does not name its theorem"):
         execute(
             RunConfig(strategy="theirs", adjacency="replace-labels", out=str(tmp_path / "run")),

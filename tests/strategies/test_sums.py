@@ -1,5 +1,6 @@
 """Plans of noisy sums: what is released, charged, told and calibrated comes from one mechanism."""
 
+import math
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -61,7 +62,11 @@ def test_every_kind_of_plan_is_here():
 def test_rounds_are_charged_as_the_mechanism_that_they_run(plan):
     assert plan.charges[plan.mechanism.event] == plan.rounds
     assert plan.mechanism.adjacency is plan.adjacency
-    assert plan.mechanism.sampler == plan.sampler
+    if isinstance(plan, ElsPlan):  # everybody takes part; their judgements are sampled
+        assert plan.mechanism.probability == plan.probability
+        assert plan.mechanism.group_size == plan.group_size
+    else:
+        assert plan.mechanism.sampler == plan.sampler
 
 
 def test_less_noise_is_charged_for(plan):
@@ -87,6 +92,15 @@ def test_nothing_of_a_plan_can_be_changed(plan):
     for field in fields(plan):
         with pytest.raises(AttributeError):
             setattr(plan, field.name, getattr(plan, field.name))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"users": 0}, {"rounds": 0}, *({"noise_multiplier": noise} for noise in (0.0, math.nan))],
+)
+def test_plans_of_nobody_of_no_round_or_of_no_noise_cannot_be_built(plan, change):
+    with pytest.raises(ValueError, match=r"at least one user|--rounds|noise|weight"):
+        replace(plan, **change)
 
 
 def test_a_plan_without_a_mechanism_cannot_be_made():

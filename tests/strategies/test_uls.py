@@ -14,7 +14,7 @@ from murmuration.privacy.accounting.events import (
     BufferedLater,
     PoissonGaussian,
 )
-from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, LedgerError
+from murmuration.privacy.accounting.ledger import LedgerError
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.continual.buffered import BufferedToeplitz
@@ -27,7 +27,7 @@ from murmuration.privacy.mechanisms.sampling import (
 )
 from murmuration.strategies import uls
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.uls import Uls, UlsPlan
+from murmuration.strategies.uls import UlsPlan
 
 PLAN = {
     "users": 100,
@@ -61,53 +61,21 @@ def test_plan_binds_everything():
         made.mechanism.clip = UserClip(9.0)
 
 
-def test_for_epsilon_meets_its_target_from_below_and_replacing_costs_more():
-    made = {
-        adjacency: UlsPlan.for_epsilon(0.5, **{**PLAN, "adjacency": adjacency})
-        for adjacency in (Adjacency.ADD_REMOVE, Adjacency.REPLACE)
-    }
-    for found in made.values():
-        assert 0.999 * 0.5 < found.epsilon() <= 0.5
-    assert made["replace"].noise_multiplier > 1.3 * made["add-remove"].noise_multiplier
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"users": 0}, "at least one user"),
-        ({"rounds": 0}, "--rounds must be at least 1"),
         ({"cohort": 0}, "--cohort must be at least 1"),
         ({"cohort": 101}, "--cohort 101 is more than the 100 users"),
         ({"group_size": 0}, "--group-size must be at least 1"),
-        ({"noise_multiplier": 0.0}, "noise multiplier must be positive"),
-        ({"noise_multiplier": float("nan")}, "noise multiplier must be positive"),
         ({"clip": NoClip()}, "unclipped vectors"),
     ],
 )
 def test_impossible_plans_cannot_be_built(changes, message):
     with pytest.raises(ValueError, match=message):
         plan(**changes)
-    if "noise_multiplier" not in changes and "clip" not in changes:
+    if "clip" not in changes:
         with pytest.raises(ValueError, match=message):
             UlsPlan.for_epsilon(1.0, **{**PLAN, **changes})
-
-
-def test_a_plan_beyond_the_budget_is_refused(make_world, make_examples, tmp_path):
-    made = make_world(make_examples([1, 2, 3]), noise_multiplier=10.0).strategy
-    terms = {"adjacency": made.plan.adjacency, "delta": made.plan.delta}
-    with (
-        Ledger(tmp_path / "l", budget=made.plan.epsilon() * 0.9, **terms) as ledger,
-        pytest.raises(BudgetExceeded, match="plan costs"),
-    ):
-        Uls(
-            made.plan,
-            ledger,
-            participants=made.participants,
-            optimizer=made.optimizer,
-            source=made.source,
-            features="",
-            log=print,
-        )
 
 
 SETTINGS = {
@@ -119,19 +87,6 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("strategy", ["aup", "els"])
-def test_turns_are_for_strategies_of_one_sum_a_round(strategy):
-    with pytest.raises(
-        InputError, match=f"--sampling is for --strategy uls and dp-fedavg, not {strategy}"
-    ):
-        RunConfig.from_run_config({**SETTINGS, "strategy": strategy, "test": "t"})
-
-
-def test_another_sampling_is_none():
-    with pytest.raises(InputError, match="must be one of poisson, cyclic, all"):
-        RunConfig.from_run_config({**SETTINGS, "sampling": "shuffled", "test": "t"})
-
-
 BUFFERED = {"noise_correlation": "blt", "sampling": "cyclic"}
 CORRELATED = {"noise_correlation": "banded", "users": 100, "cohort": 20, "delta": 1e-5}
 
@@ -140,7 +95,6 @@ CORRELATED = {"noise_correlation": "banded", "users": 100, "cohort": 20, "delta"
     ("changes", "message"),
     [
         ({"noise_correlation": "none", "bands": 4}, "--bands is for --noise-correlation banded"),
-        ({"noise_correlation": "tree"}, "--noise-correlation must be one of none, banded, blt"),
         ({"noise_correlation": "blt"}, "use --sampling cyclic, or --noise-correlation none"),
         ({"sampling": "cyclic"}, "use --sampling poisson, or --noise-correlation blt"),
         ({"sampling": "cyclic", "noise_correlation": "none"}, "--sampling cyclic has no guarantee"),
@@ -165,12 +119,14 @@ CORRELATED = {"noise_correlation": "banded", "users": 100, "cohort": 20, "delta"
         ({"optimizer": "adam"}, "--optimizer sgd adds up, not adam: .*leave --optimizer out"),
         ({"cohort": 60}, "0.5 of the users at most, not 0.6: lower --bands or --cohort"),
         ({"bands": 6}, "lower --bands or --cohort, or raise --users"),
-        ({"bands": 1}, "--bands must be 2 to 60"),
-        ({"bands": 61}, "--bands must be 2 to 60"),
         ({"bands": 5, "rounds": 4}, "--bands 5 is more than --rounds 4"),
         ({"rounds": 4_001}, "at most 4,000 --rounds, got 4,001"),
         ({"noise": "discrete"}, "--noise discrete is not for .* --noise-correlation banded"),
         ({"strategy": "aup"}, "--noise-correlation is for --strategy uls and dp-fedavg, not aup"),
+        (
+            {**BUFFERED, "strategy": "els"},
+            "--sampling is for --strategy uls and dp-fedavg, not els",
+        ),
         ({"strategy": "els"}, "--noise-correlation is for --strategy uls and dp-fedavg, not els"),
     ],
 )
@@ -287,14 +243,6 @@ def test_accepts_silence(checks):
     checks.accepts_silence(uls.client_update)
 
 
-def test_node_half_needs_its_parameters(checks, make_examples):
-    examples = make_examples([2])
-    with pytest.raises(ValueError, match="clip norm"):
-        checks.ask(uls.client_update, examples, **{"clip-norm": 0.0})
-    with pytest.raises(ValueError, match="could not convert"):
-        checks.ask(uls.client_update, examples, **{"clip-norm": "wide"})
-
-
 def test_node_half_does_not_touch_its_arguments(checks, make_examples):
     examples = make_examples([2, 30])
     kept = examples.x_RD.clone(), examples.y_R.clone()
@@ -329,22 +277,6 @@ def test_noiseless_and_unclipped_is_gradient_descent_on_users_means(
 
     world.descends(mean, examples, rate=2.0, rounds=6, terms=25)
     assert np.linalg.norm(world.strategy.optimizer.theta_D) > 0.5
-
-
-@pytest.mark.parametrize("norm", [0.1, 3.0])
-def test_noise_of_users_who_have_nothing_to_say(make_world, make_examples, checks, norm):
-    """Everybody calls ties: at θ = 0 all gradients are zero, what is released is noise alone."""
-    examples = make_examples([1, 2, 3] * 10, dimension=4000)
-    examples.y_R.fill_(0.5)
-    world = make_world(examples, cohort=12, clip=UserClip(norm), noise_multiplier=1.7)
-    (released,) = world.run(1)
-    std = 1.7 * norm / 12
-    checks.released_noise(released, std)
-    for wrong in (2 / 3, 1.5):
-        with pytest.raises(AssertionError, match="promised scale"):
-            checks.released_noise(released, wrong * std)
-    assert world.strategy.update_norm == pytest.approx(float(np.linalg.norm(released)))
-    assert world.strategy.plan.noise == pytest.approx(std)
 
 
 def test_noise_is_fresh_in_every_round_and_run(make_world, make_examples):
@@ -382,18 +314,6 @@ def test_a_sum_as_long_as_it_may_be_is_admitted(make_world, checks):
         )
         world.run(1)
         assert world.left_out == []
-
-
-@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
-def test_every_round_is_charged_what_it_costs(make_world, make_examples, adjacency):
-    world = make_world(
-        make_examples([1] * 20), adjacency=adjacency, rounds=4, noise_multiplier=10.0
-    )
-    world.run(4)
-    plan = world.strategy.plan
-    assert [charge.round for charge in world.ledger.charges] == [1, 2, 3, 4]
-    assert world.ledger.epsilon() == pytest.approx(plan.epsilon(), rel=1e-9)
-    assert {c.event for c in world.ledger.charges} == {plan.mechanism.event}
 
 
 def test_a_replay_of_the_same_sum_is_one_release_and_of_another_is_refused(

@@ -29,7 +29,7 @@ from murmuration.strategies.steps.optimizers import SolvedModel
 from murmuration.surveying.answers import SurveyAnswers
 from murmuration.surveying.questionnaire import Questionnaire
 from murmuration.surveying.release import SurveyRelease
-from murmuration.surveying.strategy import SURVEY, SurveyPlan, client_update
+from murmuration.surveying.strategy import SurveyPlan, client_update
 
 FORM = Questionnaire(("money", "health"))
 PLAN = {"users": 40, "rounds": 1, "delta": 1e-5, "questionnaire": FORM}
@@ -147,24 +147,6 @@ def test_it_is_charged_before_noise_is_drawn(tmp_path, monkeypatch):
             made.mechanism.release(sum_of(one_answer(-1, 1)), round_=2, **to)
         assert len(ledger.charges) == 1
     assert order == ["charge", "noise", "charge"]
-
-
-# Settings
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"kind": "thumbs", "model": "thumbs"}, "--kind thumbs rates single responses"),
-        ({"labels": "randomized"}, "--strategy survey takes true labels"),
-        ({"clip_norm": 1.0}, "--clip-norm follows"),
-        ({"features": "hashing:9"}, "leave out --base and --features"),
-        ({"rounds": 2}, "--rounds"),
-    ],
-)
-def test_settings_that_no_survey_has_a_use_for(changes, message):
-    with pytest.raises(InputError, match=message):
-        RunConfig(strategy="survey", own=SURVEY.settings(), **changes)
 
 
 # An owner's policy

@@ -19,9 +19,9 @@ Legend: S seeds, P prompts, N answers to each, I heads, R texts, D features.
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -75,8 +75,6 @@ class Plan:
         rounds, cohort: of rewards and gold rewards.
         heads: settings of `--train head` beside the base, by name: rewards of which only the
             accuracy is measured.
-        beside: pairs of features whose vectors are concatenated, measured likewise; length is in
-            the first.
     """
 
     features: Sequence[str] = ("hashing", "minilm", "smollm2")
@@ -95,30 +93,6 @@ class Plan:
             },
         }
     )
-    beside: Sequence[tuple[str, str]] = (("smollm2", "hashing"),)
-
-
-@dataclass(frozen=True)
-class Beside:
-    """Two feature maps whose vectors stand side by side, over √2."""
-
-    maps: tuple[FeatureMap, FeatureMap]
-
-    uses_prompt = True
-
-    @property
-    def dimension(self) -> int:
-        """D."""
-        return sum(each.dimension for each in self.maps)
-
-    def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """Features of texts, (T, D) float32."""
-        parts = [each(prompts, responses) for each in self.maps]
-        return np.concatenate(parts, axis=1) / np.float32(2**0.5)
-
-    def to_config(self) -> dict:
-        """Describe both."""
-        return {"kind": "beside", "maps": [each.to_config() for each in self.maps]}
 
 
 #: By ε, of each seed: how often a reward is right, on seen and on unseen debates.
@@ -201,7 +175,7 @@ def arguments(quick: bool) -> Reproduction:
         )
     plan = Plan(
         ("hashing",), (3.0, None), 2, 8, (2, 4), rounds=20, cohort=100,
-        heads={"--train head": {}}, beside=(),
+        heads={"--train head": {}},
     )  # fmt: skip
     splits = ("train", "test", "unseen-topics", "test")
     people = {
@@ -263,16 +237,10 @@ def compared(people: Mapping[str, Judgements], base: str, folder: Path, plan: Pl
 
 
 def alone(people: Mapping[str, Judgements], base: str, plan: Plan) -> dict[str, Accuracies]:
-    """The accuracies of rewards that choose no answers: heads, and pairs of feature maps."""
-    made: dict[str, Callable[[], FeatureMap]] = {
-        name: partial(LanguageHead, path=base, **given) for name, given in plan.heads.items()
-    }
-    for first, second in plan.beside:
-        maps = feature_map(parse_features(first)), feature_map(parse_features(second, "none"))
-        made[f"{first} and {second}"] = partial(Beside, maps)
+    """The accuracies of heads, rewards that choose no answers."""
     result = {}
-    for name, make in tracked(made.items(), "rewards of states", len(made)):
-        examples = examples_of(people, make())
+    for name, given in tracked(plan.heads.items(), "rewards of states", len(plan.heads)):
+        examples = examples_of(people, LanguageHead(path=base, **given))
         result[name] = accuracies(examples, heads_of(examples["train"], plan))
     return result
 
@@ -498,9 +466,3 @@ def shown(row: Row, name: str, form: str) -> str:
 
 def _privacy(epsilon: float | None) -> str:
     return "without privacy" if epsilon is None else f"ε = {epsilon:g}"
-
-
-def ends_of(rows: Rows) -> tuple[float, float]:
-    """The smallest and the largest step that was tried."""
-    steps = [row["step"] for row in rows]
-    return min(steps), max(steps)

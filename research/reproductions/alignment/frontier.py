@@ -65,7 +65,13 @@ from murmuration.research.reproductions.entry import (
     tracked,
     where,
 )
-from murmuration.research.reproductions.plots import Style, legend_below, open_corner
+from murmuration.research.reproductions.plots import (
+    Style,
+    legend_below,
+    line,
+    open_corner,
+    with_intervals,
+)
 
 EPSILONS = (3.0, 8.0)
 TRUTH = "the true reward"
@@ -271,15 +277,8 @@ def plot(rows: Rows) -> Figure:
         for name, (colour, dashes, marker) in STYLES.items():
             same = where(here, strategy=name)
             draw = {"color": colour, "ls": dashes, "marker": marker, "ms": 4, "label": name}
-            kl = [row["kl"] for row in same]
-            panels[0, column].errorbar(
-                kl,
-                [row["true_mean"] for row in same],
-                [row["true_interval"] or 0.0 for row in same],
-                elinewidth=0.7,
-                **draw,
-            )
-            panels[1, column].plot(kl, [row["proxy_mean"] for row in same], **draw)
+            with_intervals(panels[0, column], same, "kl", "true", **draw)
+            line(panels[1, column], same, "kl", "proxy_mean", **draw)
         panels[0, column].set_title(f"ε = {epsilon:g}", fontsize=10)
         panels[1, column].set_xlabel("KL divergence from the reference, at most")
     panels[0, 0].set_ylabel("true reward, logits (95 % over seeds)")

@@ -47,7 +47,7 @@ from murmuration.research.reproductions.entry import (
     tracked,
     where,
 )
-from murmuration.research.reproductions.plots import legend_below, open_corner
+from murmuration.research.reproductions.plots import legend_below, open_corner, with_intervals
 
 EPSILON, BEST_OF = 8.0, 16
 #: By m; as printed.
@@ -147,17 +147,8 @@ def plot(rows: Rows) -> Figure:
     for name in distinct(rows, "strategy"):
         colour, dashes, marker = STYLES[name]
         same = where(rows, strategy=name)
-        axes.errorbar(
-            [row["m"] for row in same],
-            [row["ratio_mean"] for row in same],
-            [row["ratio_interval"] or 0.0 for row in same],
-            color=colour,
-            ls=dashes,
-            marker=marker,
-            ms=4,
-            elinewidth=0.7,
-            label=name,
-        )
+        style = {"color": colour, "ls": dashes, "marker": marker, "ms": 4}
+        with_intervals(axes, same, "m", "ratio", label=name, **style)
     known = [row for row in where(rows, strategy=PUBLISHED) if row["table_7"]]
     printed = [row["table_7"] for row in known]
     axes.plot([row["m"] for row in known], printed, "k:*", label="Table 7 (another reward)")

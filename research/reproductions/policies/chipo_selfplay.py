@@ -38,8 +38,8 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy import stats
 
+from murmuration.research.reproductions.alignment.claims import half_width
 from murmuration.research.reproductions.entry import (
     Rows,
     distinct,
@@ -272,9 +272,8 @@ def _paired(name: str, other_R: np.ndarray, gap_R: np.ndarray) -> dict[str, floa
     less_R = other_R - gap_R
     if other_R is gap_R:
         return {name: None, f"{name}_low": None, f"{name}_high": None}
-    half = stats.t.ppf(0.975, len(less_R) - 1) * less_R.std(ddof=1) / math.sqrt(len(less_R))
-    mean = float(less_R.mean())
-    return {name: mean, f"{name}_low": mean - float(half), f"{name}_high": mean + float(half)}
+    mean, half = float(less_R.mean()), half_width(less_R.tolist())
+    return {name: mean, f"{name}_low": mean - half, f"{name}_high": mean + half}
 
 
 def verdict(low: float, high: float) -> str:

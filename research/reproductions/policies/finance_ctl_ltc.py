@@ -18,15 +18,14 @@ Legend: J judgements.
 """
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy import stats
 
+from murmuration.research.reproductions.alignment.claims import half_width
 from murmuration.research.reproductions.bandits.corruption import Corruption
 from murmuration.research.reproductions.entry import (
     Row,
@@ -215,9 +214,8 @@ def _said(cell: tuple[str, str]) -> str:
 
 def _interval(differences: np.ndarray) -> dict[str, float]:
     """Student's, at 95 %."""
-    mean, count = float(differences.mean()), len(differences)
-    reach = stats.t.ppf(0.975, count - 1) * differences.std(ddof=1) / math.sqrt(count)
-    return {"value": mean, "low": mean - float(reach), "high": mean + float(reach)}
+    mean, reach = float(differences.mean()), half_width(differences.tolist())
+    return {"value": mean, "low": mean - reach, "high": mean + reach}
 
 
 def verdict(row: Row) -> str:

@@ -27,7 +27,7 @@ from murmuration.sims.population.population import Weights
 #: What of it is fitted: of the directions that a loss pulls in, those of the last layer have most
 #: in common between judgements (`docs/research/language-models.md`).
 LAYER = f"{SHAPE.layers - 1}.mlp.down_proj"
-RANK, BETA, R_MAX = 4, 1.0, 2.0
+RANK, R_MAX = 4, 2.0
 FIT = PolicyFit(epochs=1, batch=64, rate=0.4)
 SAMPLING = Sampling(temperature=0.5, max_new_tokens=100)
 #: Steps that are tried, and the first of the seeds on which each loss's own is chosen: one step for
@@ -62,10 +62,10 @@ class Pairs:
     first_J: np.ndarray
 
 
-def trained(path: str, loss: str, beta: float = BETA) -> LanguageBase:
+def trained(path: str, loss: str) -> LanguageBase:
     """A reference loaded for training by a loss."""
     lora = {"rank": RANK, "targets": LAYER}
-    of_policy = {"task": "policy", "loss": loss, "beta": beta, "r_max": R_MAX}
+    of_policy = {"task": "policy", "loss": loss, "beta": 1.0, "r_max": R_MAX}
     return LanguageBase(BaseSettings(path, **lora, **of_policy))
 
 
@@ -113,27 +113,14 @@ class Contest:
         result = worth(self._prompts, answers, self._weights)
         return Won(float(wins(result, self._reference).mean()), result.unreadable.value)
 
-    def predicted(
-        self,
-        loss: str,
-        first_J: np.ndarray,
-        flip_probability: float,
-        rate: float = FIT.rate,
-    ) -> np.ndarray:
-        """For each of all pairs, whether a policy fitted to statements about the first ones prefers
-        the first response.
-        """
-        _, theta_D = self._fit(loss, first_J, flip_probability, rate)
-        return replace(self._examples, public=True).logits_R(torch.from_numpy(theta_D)).numpy() > 0
-
     def _fit(
         self, loss: str, first_J: np.ndarray, flip_probability: float, rate: float = FIT.rate
     ) -> tuple[LanguageBase, np.ndarray]:
-        base, count = trained(self._path, loss), len(first_J)
+        base = trained(self._path, loss)
         told = replace(
-            self._examples.select(np.arange(count)),
+            self._examples,
             base=base,
             y_R=torch.from_numpy(first_J.astype(np.float32)),
-            flip_J=torch.full((count,), flip_probability, dtype=torch.float64),
+            flip_J=torch.full((len(first_J),), flip_probability, dtype=torch.float64),
         )
         return base, replace(FIT, seed=self._seed, rate=rate)(told)

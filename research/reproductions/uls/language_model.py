@@ -57,7 +57,7 @@ from murmuration.research.reproductions.entry import (
     tracked,
     where,
 )
-from murmuration.research.reproductions.plots import legend_below, open_corner
+from murmuration.research.reproductions.plots import legend_below, open_corner, with_intervals
 from murmuration.sims.population.tiny_language_model import TinyBase, build
 from murmuration.sims.population.topics import LIVING_TOPICS, MONEY_TOPICS, Topic
 from murmuration.sims.population.wording import MAX_DRAWS, WORD, Draws, exchange
@@ -507,12 +507,8 @@ def plot(rows: Rows) -> Figure:
         axes = panels[i, j]
         for name, colour in ((ELS, "C3"), (ULS, "C0")):
             same = where(private, diversity=kind, algorithm=name, epsilon=epsilon, factor=factor)
-            axes.errorbar(
-                [row["compute"] for row in same],
-                [row["loss_mean"] for row in same],
-                [row["loss_interval"] or 0.0 for row in same],
-                fmt="o-", ms=4, lw=1.2, elinewidth=0.8, color=colour, label=name,
-            )  # fmt: skip
+            style = {"fmt": "o-", "ms": 4, "lw": 1.2, "color": colour, "label": name}
+            with_intervals(axes, same, "compute", "loss", **style)
         for name, dashes in ((BASE, ":"), (NONE, "--")):
             for row in where(measured, diversity=kind, algorithm=name):
                 axes.axhline(row["loss_mean"], color="0.5", ls=dashes, lw=1, label=name)

@@ -19,12 +19,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import torch
-from scipy import stats
 
 from murmuration.preference.accuracy import right_by_user
 from murmuration.preference.data.loading import read_judgements
@@ -32,6 +31,7 @@ from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.research.reproductions.alignment.claims import half_width
 from murmuration.research.reproductions.btl import Population, Training
 from murmuration.research.reproductions.entry import (
     Reproduction,
@@ -189,8 +189,7 @@ def accuracies(
 
 def _interval(name: str, values: Sequence[float]) -> dict[str, float]:
     """Columns for the mean, and half of the width of its interval."""
-    half = float(stats.t.ppf(0.975, len(values) - 1)) * stdev(values) / len(values) ** 0.5
-    return {name: fmean(values), f"{name}_half_width": half}
+    return {name: fmean(values), f"{name}_half_width": half_width(values)}
 
 
 def config_of(people: People, rounds: int, epsilon: float, way: str, seed: int) -> RunConfig:

@@ -39,20 +39,14 @@ def test_json(cli, folder, tmp_path):
     }
 
 
-def test_what_cannot_be_exported_is_one_line(cli, folder, tmp_path):
+def test_what_cannot_be_exported_is_one_line(refusal, folder, tmp_path):
     for options, why in (
         ([folder, "--out", folder], "already exists"),
         ([folder, "--out", tmp_path / "out", "--merge"], "holds no adapter"),
         ([tmp_path, "--out", tmp_path / "out"], "neither a model"),
+        ([folder], "--push"),
     ):
-        code, stdout, lines = cli("export", *options)
-        assert (code, stdout, len(lines)) == (2, "", 1)
-        assert why in lines[0]
-
-
-def test_a_folder_or_a_repository_must_be_named(cli, folder):
-    code, _, lines = cli("export", folder)
-    assert code == 2 and "--out" in lines[0] and "--push" in lines[0]
+        assert why in refusal("export", *options)
 
 
 @pytest.fixture

@@ -61,27 +61,14 @@ def test_that_hashed_words_ignore_the_prompt_is_said(cli, model, monkeypatch):
     assert line not in cli(*call)[1]
 
 
-def test_brackets_are_no_markup(cli, model):
-    code, stdout, _ = cli("score", model, "--prompt", "?", "--response", "[/INST] no [/b]")
-    assert code == 0
-    assert "[/INST] no [/b]" in stdout
-
-
 @pytest.mark.parametrize("folder", ["missing", "empty"])
-def test_no_model(cli, tmp_path, folder):
+def test_no_model(refusal, tmp_path, folder):
     (tmp_path / "empty").mkdir()
-    code, stdout, lines = cli("score", tmp_path / folder, "--prompt", "a", "--response", "b")
-    assert (code, stdout, len(lines)) == (2, "", 1)
-    assert str(tmp_path / folder) in lines[0]
+    message = refusal("score", tmp_path / folder, "--prompt", "a", "--response", "b")
+    assert str(tmp_path / folder) in message
 
 
-def test_a_reward_is_not_asked_with_a_system_prompt(cli, model):
-    code, stdout, lines = cli("score", model, "--system", "x", "--prompt", "p", "--response", "r")
-    assert (code, stdout, len(lines)) == (2, "", 1)
-    assert "--system: a reward has the system prompt that it was trained" in lines[0]
-
-
-def test_rows_of_a_file(cli, model, tmp_path):
+def test_rows_of_a_file(cli, model, write_rows, tmp_path):
     """Answers, pairs and conversations in one file; each text has its score."""
     chat = [{"role": "user", "content": "Rent?"}]
     rows = [
@@ -89,9 +76,8 @@ def test_rows_of_a_file(cli, model, tmp_path):
         {"prompt": "Buy?", "completion": "Now!"},
         {"prompt": chat, "chosen": "For a year.", "rejected": "Never."},
     ]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     out = tmp_path / "scored.jsonl"
-    code, stdout, _ = cli("score", model, "--data", tmp_path / "rows.jsonl", "--out", out, "--json")
+    code, stdout, _ = cli("score", model, "--data", write_rows(rows), "--out", out, "--json")
     assert code == 0
     found = [json.loads(line) for line in out.read_text().splitlines()]
     texts = ["Wait a year.", "Now!", "For a year.", "Never."]
@@ -110,17 +96,14 @@ def test_rows_of_a_file(cli, model, tmp_path):
         ([1], "line 2: expected an object"),
     ],
 )
-def test_a_bad_row_leaves_nothing(cli, model, tmp_path, row, why):
-    good = {"prompt": "a", "response": "b"}
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(each) + "\n" for each in (good, row)))
+def test_a_bad_row_leaves_nothing(refusal, model, write_rows, tmp_path, row, why):
+    rows = write_rows([{"prompt": "a", "response": "b"}, row], "rows.jsonl")
     out = tmp_path / "scored.jsonl"
-    code, stdout, lines = cli("score", model, "--data", tmp_path / "rows.jsonl", "--out", out)
-    assert (code, stdout, len(lines)) == (2, "", 1)
-    assert why in lines[0]
+    assert why in refusal("score", model, "--data", rows, "--out", out)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "rows.jsonl"]
 
 
-def test_options_that_do_not_go_together(cli, model, tmp_path):
+def test_options_that_do_not_go_together(refusal, model, tmp_path):
     taken = tmp_path / "taken"
     taken.write_text("mine")
     for options, why in (
@@ -128,14 +111,13 @@ def test_options_that_do_not_go_together(cli, model, tmp_path):
         (["--data", "x", "--out", taken], "is there already"),
         (["--data", "x", "--out", "y", "--prompt", "p"], "leave out --prompt"),
         (["--prompt", "p"], "pass --prompt and --response"),
+        (["--system", "x", "--prompt", "p", "--response", "r"], "--system: a reward has"),
     ):
-        code, _, lines = cli("score", model, *options)
-        assert code == 2
-        assert why in lines[0]
+        assert why in refusal("score", model, *options)
     assert taken.read_text() == "mine"
 
 
-def test_messages_and_a_base_that_is_given(cli, language_model, tmp_path):
+def test_messages_and_a_base_that_is_given(cli, refusal, language_model, tmp_path):
     base = language_model("bert")
     from murmuration.preference.features.encoders import EncoderFeatures
 
@@ -144,21 +126,19 @@ def test_messages_and_a_base_that_is_given(cli, language_model, tmp_path):
     RewardModel(theta_D, features).save(tmp_path / "far" / "model")
     (tmp_path / "far" / "model").rename(tmp_path / "model")  # from where no way leads to the base
     asked = ["score", tmp_path / "model", "--prompt", "what now ?", "--response", "wait", "--json"]
-    code, _, lines = cli(*asked)
-    assert code == 2 and "made on the base 'bert'" in lines[0] and "--base" in lines[0]
+    assert "made on the base 'bert'" in refusal(*asked)
     code, stdout, _ = cli(*asked, "--base", base)
     assert code == 0
     expected = theta_D.astype(np.float32) @ features(["what now ?"], ["wait"])[0]
     assert json.loads(stdout)["scores"] == pytest.approx([expected], abs=1e-5)
 
 
-def test_how_far_it_is_is_shown_at_a_terminal(cli, model, tmp_path, monkeypatch):
+def test_how_far_it_is_is_shown_at_a_terminal(cli, model, write_rows, tmp_path, monkeypatch):
     shown = io.StringIO()
     terminal = Console(file=shown, force_terminal=True, width=120)
     monkeypatch.setattr(score, "console", lambda *, stderr: terminal)
     rows = [{"prompt": "Buy?", "response": f"Wait {at} years."} for at in range(600)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    given = ("--data", tmp_path / "rows.jsonl", "--out", tmp_path / "scored.jsonl", "--json")
+    given = ("--data", write_rows(rows), "--out", tmp_path / "scored.jsonl", "--json")
     code, stdout, _ = cli("score", model, *given)
     assert (code, json.loads(stdout)["texts"]) == (0, 600)
     assert "600 texts" in shown.getvalue() and "texts per second" in shown.getvalue()

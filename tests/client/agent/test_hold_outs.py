@@ -1,19 +1,15 @@
 """The owner's agent and hold-outs: nobody is in both halves of a run, whatever a server asks."""
 
 import json
-import threading
 from dataclasses import replace
 
 import agents
 import pytest
 
-import murmuration.client.agent.agent
-from murmuration.client.agent.agent import Agent, listening
+from murmuration.client.agent.agent import Agent
 from murmuration.client.agent.policy import Policy, PolicyRefusal
-from murmuration.client.app import app
 from murmuration.client.store import UserStore
 from murmuration.preference.data.judgements import Judgements
-from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.accounting.events import (
     BufferedGaussian,
     BufferedLater,
@@ -22,14 +18,9 @@ from murmuration.privacy.accounting.events import (
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.privacy.mechanisms.tally import Tally
-from murmuration.server.run import run_training
-from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import messages
-from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan, cost
 
-FEATURES = json.dumps(HashingFeatures(dimension=33).to_config())
 POLICY = Policy(
     strategies=("uls",),
     max_epsilon=3.0,
@@ -157,97 +148,3 @@ def test_figures_are_charged_with_the_plan_and_told_as_often_as_it_pays_for(make
         make().handle("evaluate", work([0, 2]))
     with pytest.raises(PolicyRefusal, match="max_repeats"):
         make().handle("evaluate", work([0, 2]))
-
-
-@pytest.fixture
-def nodes(tmp_path, make_rows):
-    """A function: agents with this policy, 12 users at each, by node-config and agent."""
-    served = []
-
-    def serve(policy, count=3):
-        rows = make_rows([3, 4, 2] * 4 * count)
-        names = sorted({row["user_id"] for row in rows})
-        for number in range(count):
-            mine = set(names[number::count])
-            judged = Judgements.from_rows([row for row in rows if row["user_id"] in mine])
-            agent = Agent(UserStore(judged, place=-1), policy, tmp_path / f"state{number}")
-            path = tmp_path / f"{number}.sock"
-            listener, stop = listening(path), threading.Event()
-
-            def answer(agent=agent, listener=listener, stop=stop):
-                while True:
-                    connection, _ = listener.accept()
-                    with connection:
-                        if stop.is_set():
-                            return
-                        murmuration.client.agent.agent._serve_one(agent, connection)
-
-            thread = threading.Thread(target=answer, daemon=True)
-            thread.start()
-            served.append((agent, path, listener, stop, thread))
-        return [{"agent": str(path)} for _, path, *_ in served], [agent for agent, *_ in served]
-
-    yield serve
-    for agent, path, listener, stop, thread in served:
-        stop.set()
-        with murmuration.client.agent.agent.socket.socket(
-            murmuration.client.agent.agent.socket.AF_UNIX
-        ) as last:
-            last.connect(str(path))
-        thread.join(10)
-        listener.close()
-        agent.ledger.close()
-
-
-def config_of(tmp_path, **changes):
-    settings = {
-        "adjacency": "zero-out",
-        "epsilon": 2.5,
-        "delta": 1e-3,
-        "rounds": 4,
-        "cohort": 12,
-        "clip_norm": 0.1,
-        "group_size": 16,
-        "out": str(tmp_path / "run"),
-        "timeout": 60.0,
-    }
-    return RunConfig(**{**settings, **changes})
-
-
-OWNERS = replace(POLICY, delta=1e-3, max_dimension=10**6)
-
-
-def test_an_honest_run_over_agents_holds_users_out_and_is_refused_nothing(nodes, tmp_path):
-    configs, agents = nodes(OWNERS)
-    config = config_of(tmp_path)
-    grid = LocalGrid(app, len(configs), config.to_run_config(), node_configs=configs)
-    result = run_training(config, grid)
-    assert result["rounds"] == 4
-    assert result["heldout_epsilon"] == 1.25
-    log = (tmp_path / "run" / "private" / "log.jsonl").read_text()
-    assert "refuses" not in log
-    told = 0
-    for agent in agents:
-        (plan,) = agent.ledger.plans.values()
-        assert plan.epsilon() == pytest.approx(result["epsilon"])
-        halves = [agent.ledger.asked(kind, plan.run) for kind in ("train", "evaluate")]
-        assert halves[0].isdisjoint(halves[1])
-        assert {*halves[0], *halves[1]} <= {*agent.store.keys_U.tolist()}
-        told += agent.ledger.answered["evaluate"]
-        assert not agent.ledger.refusals
-    assert told
-
-
-def test_a_group_size_that_owners_do_not_help_to_choose_must_be_given(nodes, tmp_path):
-    configs, agents = nodes(replace(OWNERS, strategies=("els",), max_clip=2.0))
-    config = config_of(tmp_path, strategy="els", group_size=0)
-    grid = LocalGrid(app, len(configs), config.to_run_config(), node_configs=configs)
-    with pytest.raises(RunAborted, match=r"owners' policies: .* state --group-size instead"):
-        run_training(config, grid)
-    assert not any(agent.ledger.plans for agent in agents)
-    refused = [agent.ledger.path.read_text() for agent in agents]
-    assert all("(strategies): numbers of judgements are not told" in text for text in refused)
-    given = replace(config, group_size=4, out=config.out + "-given")
-    grid = LocalGrid(app, len(configs), given.to_run_config(), node_configs=configs)
-    assert run_training(given, grid)["group_size"] == 4
-    assert all(agent.ledger.answered["train"] for agent in agents)

@@ -122,24 +122,6 @@ def test_nobody_else_can_read_it(path):
         assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_line_is_on_disk_when_the_call_returns(path, monkeypatch):
-    flushed = []
-    ledger = OwnLedger(path)
-    monkeypatch.setattr(os, "fsync", lambda fd: flushed.append(path.read_text()))
-    ledger.answer_work("train", range(1), run="r", round_=7)
-    assert json.loads(flushed[-1].splitlines()[-1])["round"] == 7
-
-
-def test_a_torn_last_line_is_forgotten(path):
-    filled(path).close()
-    whole = path.read_bytes()
-    path.write_bytes(whole + b'{"answered": "train", "ru')
-    ledger = OwnLedger(path)
-    assert ledger.answered["train"] == 2
-    ledger.close()
-    assert path.read_bytes() == whole
-
-
 @pytest.mark.parametrize(
     "damage",
     [{}, {"answered": "train"}, {"plan": {"run": "x"}}, {"unknown": 1}],
@@ -182,20 +164,6 @@ def test_a_ledger_that_is_not_what_was_written_is_refused(path, loss):
         OwnLedger(path)
     with pytest.raises(InputError, match="bring back"):
         OwnLedger.read(path)
-
-
-@pytest.mark.parametrize("which", ["ledger", "head"])
-def test_an_older_copy_is_refused(path, which):
-    ledger = OwnLedger(path)
-    ledger.answer_work("train", range(1), run="r", round_=1)
-    file = path if which == "ledger" else head_path(path)
-    older = file.read_bytes()
-    for round_ in (2, 3, 4):
-        ledger.answer_work("train", range(1), run="r", round_=round_)
-    ledger.close()
-    file.write_bytes(older)
-    with pytest.raises(InputError, match="rolled back"):
-        OwnLedger(path)
 
 
 @given(data=st.data())

@@ -171,7 +171,9 @@ def test_other_runs_count(agent):
     one = agent()
     one.handle("train", work())
     assert said(one, shown()) == ""  # it was charged before
-    assert said(one, shown(plan=stated("run2", sigma=3.0))) == "max_epsilon"
+    second = stated("run2", sigma=4.0)
+    assert second.epsilon() < POLICY.max_epsilon  # by itself it is allowed
+    assert said(one, shown(plan=second)) == "max_epsilon"
     assert said(one, shown(plan=stated("run1", sigma=7.0))) == "max_epsilon"
     assert set(one.ledger.plans) == {"run1"}
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from murmuration.preference.data.conversations import messages_of, prompt_cell, text_of
 from murmuration.preference.data.errors import BadRow
-from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import load_prompts, load_responses
 from murmuration.preference.data.rows import read_row
 from murmuration.preference.data.schema import PAIRS
@@ -76,57 +75,30 @@ WRITTEN = {
     "numpy, whole": lambda messages: repr(of_objects(messages)),
     "numpy, in parts": lambda messages: str(of_objects(in_parts(messages))),
 }
+BLUE, GREEN = [answer("Blue.")], [answer("Green.")]
+SKY = "What is the sky?"
+
+
+def sky(before, prompt=None):
+    """A pair whose cells begin with that, and perhaps a prompt."""
+    of_text = isinstance(before, str)
+    cells = [before + each[0]["content"] if of_text else [*before, *each] for each in (BLUE, GREEN)]
+    row = {"chosen": cells[0], "rejected": cells[1]}
+    return row if prompt is None else {"prompt": prompt, **row}
+
+
+#: Cells of a pair, and the prompt that is read of it.
 FORMS = {
-    "implicit prompt, messages": (
-        {"chosen": [*ASKED, answer("Blue.")], "rejected": [*ASKED, answer("Green.")]},
-        "What is the sky?",
-    ),
-    "implicit prompt, several turns": (
-        {"chosen": [*LONG, answer("Blue.")], "rejected": [*LONG, answer("Green.")]},
-        FOLLOWED,
-    ),
-    "explicit prompt, messages": (
-        {"prompt": ASKED, "chosen": [answer("Blue.")], "rejected": [answer("Green.")]},
-        "What is the sky?",
-    ),
-    "explicit prompt of several turns": (
-        {"prompt": LONG, "chosen": [answer("Blue.")], "rejected": [answer("Green.")]},
-        FOLLOWED,
-    ),
-    "prompt as text, whole conversations": (
-        {
-            "prompt": "What is the sky?",
-            "chosen": [*ASKED, answer("Blue.")],
-            "rejected": [*ASKED, answer("Green.")],
-        },
-        "What is the sky?",
-    ),
-    "prompt as text, answers as messages": (
-        {"prompt": "What?", "chosen": [answer("Blue.")], "rejected": [answer("Green.")]},
-        "What?",
-    ),
-    "prompt as messages, answers as text": (
-        {"prompt": LONG, "chosen": "Blue.", "rejected": "Green."},
-        FOLLOWED,
-    ),
-    "names before the turns": (
-        {
-            "chosen": f"{FOLLOWED}\n\nAssistant: Blue.",
-            "rejected": f"{FOLLOWED}\n\nAssistant: Green.",
-        },
-        FOLLOWED,
-    ),
-    "one turn with a name": (
-        {
-            "chosen": "\n\nHuman: What is the sky?\n\nAssistant: Blue.",
-            "rejected": "\n\nHuman: What is the sky?\n\nAssistant: Green.",
-        },
-        "What is the sky?",
-    ),
-    "texts that share their beginning": (
-        {"chosen": "The sky is Blue.", "rejected": "The sky is Green."},
-        "The sky is",
-    ),
+    "implicit prompt, messages": (sky(ASKED), SKY),
+    "implicit prompt, several turns": (sky(LONG), FOLLOWED),
+    "explicit prompt, messages": (sky([], ASKED), SKY),
+    "explicit prompt of several turns": (sky([], LONG), FOLLOWED),
+    "prompt as text, whole conversations": (sky(ASKED, SKY), SKY),
+    "prompt as text, answers as messages": (sky([], "What?"), "What?"),
+    "prompt as messages, answers as text": (sky("", LONG), FOLLOWED),
+    "names before the turns": (sky(f"{FOLLOWED}\n\nAssistant: "), FOLLOWED),
+    "one turn with a name": (sky(f"\n\nHuman: {SKY}\n\nAssistant: "), SKY),
+    "texts that share their beginning": (sky("The sky is "), "The sky is"),
 }
 
 
@@ -139,68 +111,53 @@ def test_pairs_in_every_form(form, cells):
     assert (read.prompt, read.responses, read.y) == (prompt, ("Blue.", "Green."), 1.0)
 
 
+def pair(chosen, rejected="y", prompt="p"):
+    return {"prompt": prompt, "chosen": chosen, "rejected": rejected}
+
+
+def bare(chosen, rejected, **more):
+    return {**more, "chosen": chosen, "rejected": rejected}
+
+
+#: What other programs print of messages, or a part of them.
+PRINTED = (
+    str([answer("x")])[:-2],
+    f"[{answer('x')}, ..., {answer('y')}]",
+    "[{'at': datetime.date(2024, 1, 1), 'role': 'user', 'content': 'x'}]",
+    "[ChatCompletionMessage(content='x', role='assistant', refusal=None)]",
+    f"{answer('x')}\n{answer('y')}",
+    "[Row(content='x', role='assistant')]",  # Spark
+    "[{'role': assistant, 'content': What?}]",  # DuckDB
+    "[ { role: 'assistant', content: 'x' } ]",  # Node
+    '[{"role"=>"assistant", "content"=>"x"}]',  # Ruby
+    '[{:role=>"assistant", :content=>"x"}]',
+    "[object Object],[object Object]",
+    "[" * 30 + str(answer("x")) + "]" * 30,
+)
+
+
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        (
-            {"chosen": said("a", "x"), "rejected": said("b", "y")},
-            "do not answer the same prompt",
-        ),
-        ({"chosen": said("a"), "rejected": said("a")}, "do not answer the same prompt"),
-        ({"chosen": "yes", "rejected": "no"}, "no column 'prompt', and .* do not begin"),
-        ({"chosen": "the same", "rejected": "the same"}, "no column 'prompt', and"),
-        (
-            {"question": "q", "chosen": "I a", "rejected": "I b"},
-            "no column 'prompt'; the columns are: user_id, question.* --columns prompt=NAME",
-        ),
-        ({"prompt": None, "chosen": "I a", "rejected": "I b"}, "'prompt' must be text"),
-        ({"prompt": "p", "chosen": [*ASKED, answer("x")], "rejected": "y"}, "begins with a turn"),
-        ({"prompt": "p", "chosen": [answer(" ")], "rejected": [answer("y")]}, "'chosen' is empty"),
-        (
-            {"prompt": "p", "chosen": [{"role": "bot", "content": "x"}], "rejected": "y"},
-            "role must be one of",
-        ),
-        ({"prompt": "p", "chosen": [{"text": "x"}], "rejected": "y"}, "'role' and 'content'"),
-        (
-            {"prompt": "p", "chosen": [{"role": "assistant", "content": 3}], "rejected": "y"},
-            "content of a message must be text",
-        ),
-        ({"prompt": [], "chosen": "x", "rejected": "y"}, "'prompt' must be text"),
-        ({"prompt": "p", "chosen": [answer("x") | {"tool_calls": [{}]}], "rejected": "y"}, "tools"),
-        (
-            {"prompt": "p", "chosen": str([answer(None) | {"tool_calls": [1]}]), "rejected": "y"},
-            "'chosen': a turn calls tools",
-        ),
-        (
-            {"prompt": "p", "chosen": [{"from": "function_call", "value": "f"}], "rejected": "y"},
-            "calls tools",
-        ),
-        ({"prompt": "p", "chosen": [answer(None)], "rejected": "y"}, "must be text, found nothing"),
-        ({"prompt": "p", "chosen": {"text": "x"}, "rejected": "y"}, "'role' and 'content'"),
-        (
-            {"prompt": "p", "chosen": str([{"role": "bot", "content": "x"}]), "rejected": "y"},
-            "role must be one of",
-        ),
-        *(
-            (
-                {"prompt": "p", "chosen": text, "rejected": "y"},
-                "like messages that .*to_json",
-            )
-            for text in (
-                str([answer("x")])[:-2],
-                f"[{answer('x')}, ..., {answer('y')}]",
-                "[{'at': datetime.date(2024, 1, 1), 'role': 'user', 'content': 'x'}]",
-                "[ChatCompletionMessage(content='x', role='assistant', refusal=None)]",
-                f"{answer('x')}\n{answer('y')}",
-                "[Row(content='x', role='assistant')]",  # Spark
-                "[{'role': assistant, 'content': What?}]",  # DuckDB
-                "[ { role: 'assistant', content: 'x' } ]",  # Node
-                '[{"role"=>"assistant", "content"=>"x"}]',  # Ruby
-                '[{:role=>"assistant", :content=>"x"}]',
-                "[object Object],[object Object]",
-                "[" * 30 + str(answer("x")) + "]" * 30,
-            )
-        ),
+        (bare(said("a", "x"), said("b", "y")), "do not answer the same prompt"),
+        (bare(said("a"), said("a")), "do not answer the same prompt"),
+        (bare("yes", "no"), "no column 'prompt', and .* do not begin"),
+        (bare("the same", "the same"), "no column 'prompt', and"),
+        (bare("I a", "I b", question="q"), "no column 'prompt'; .* --columns prompt=NAME"),
+        (pair("I a", "I b", None), "'prompt' must be text"),
+        (pair("x", prompt=[]), "'prompt' must be text"),
+        (pair([*ASKED, answer("x")]), "begins with a turn"),
+        (pair([answer(" ")], [answer("y")]), "'chosen' is empty"),
+        (pair([{"role": "bot", "content": "x"}]), "role must be one of"),
+        (pair(str([{"role": "bot", "content": "x"}])), "role must be one of"),
+        (pair([{"text": "x"}]), "'role' and 'content'"),
+        (pair({"text": "x"}), "'role' and 'content'"),
+        (pair([answer(3)]), "content of a message must be text"),
+        (pair([answer("x") | {"tool_calls": [{}]}]), "tools"),
+        (pair(str([answer(None) | {"tool_calls": [1]}])), "'chosen': a turn calls tools"),
+        (pair([{"from": "function_call", "value": "f"}]), "calls tools"),
+        (pair([answer(None)]), "must be text, found nothing"),
+        *((pair(text), "like messages that .*to_json") for text in PRINTED),
     ],
 )
 def test_what_is_no_pair(row, reason):
@@ -302,22 +259,6 @@ def test_whatever_a_cell_holds_is_read_or_refused(one, other):
         except BadRow:
             continue
         assert all(text.strip() for text in (read.prompt, *read.responses))
-
-
-def test_what_was_taken_is_said_with_how_often():
-    rows = [{"worker": n, "chosen": "The sky is a", "rejected": "The sky is b"} for n in (1, 2)]
-    assert Judgements.from_rows(rows).notes == (
-        "who judged is read from the column 'worker' (2 rows)",
-        "no column 'prompt': it is the words that 'chosen' and 'rejected' both begin with (2 rows)",
-    )
-
-
-def test_a_prompt_in_one_row_decides_nothing_about_another():
-    """Each row is read by itself, wherever it stands."""
-    bare = {"user_id": "a", "chosen": "I like a", "rejected": "I like b"}
-    for on_bad_rows in ("refuse", "skip", "isolate"):
-        read = Judgements.from_rows([bare, bare | {"prompt": "p"}], on_bad_rows=on_bad_rows)
-        assert read.prompts == ["I like", "p"]
 
 
 @pytest.mark.parametrize("cell", [LONG, json.dumps(LONG), FOLLOWED])

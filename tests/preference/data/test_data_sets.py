@@ -79,15 +79,6 @@ def test_a_damaged_saved_data_set(saved):
     assert "state.json: cannot be read" in refusal(f"{saved}#test")
 
 
-@pytest.mark.parametrize("new", [pa.ipc.new_stream, pa.ipc.new_file])
-def test_arrow_files(tmp_path, new):
-    path, table = tmp_path / "rows.arrow", pa.Table.from_pylist(rows("a", "b"))
-    with new(str(path), table.schema) as writer:
-        writer.write_table(table, max_chunksize=1)
-    assert users(path) == ("a", "b")
-    assert users(path, on_bad_rows="isolate") == ("a", "b")
-
-
 def test_shards_of_several_splits(tmp_path):
     place = tmp_path / "data"
     place.mkdir()
@@ -111,14 +102,6 @@ def test_json_arrays_and_lines(tmp_path, start):
     assert users(path) == users(tmp_path) == ("a", "b")
     path.write_text("\n".join(map(json.dumps, rows("a", "b"))))
     assert users(path) == ("a", "b")
-
-
-def test_json_that_is_broken(tmp_path):
-    path = tmp_path / "rows.json"
-    path.write_text(json.dumps(rows("a"))[:-3])
-    assert refusal(path).startswith(f"{path}: not readable as JSON: ")
-    path.write_text("[1]")
-    assert refusal(path).startswith(f"{path}:1: expected an object")
 
 
 def test_a_node_reads_no_json_array(tmp_path):

@@ -143,15 +143,6 @@ def test_reasons_are_kept_up_to_a_number():
     assert (len(judgements.set_aside), judgements.left_out) == (100, 500)
 
 
-def test_columns_rename():
-    renamed = [{"annotator": 7, "prompt": "p", "better": "x", "worse": "y", "same": "true"}]
-    columns = {"user_id": "annotator", "chosen": "better", "rejected": "worse", "tie": "same"}
-    judgements = Judgements.from_rows(renamed, columns=columns)
-    assert judgements.user_ids == ("7",)
-    assert judgements.responses == [("x", "y")]
-    assert judgements.y_R.tolist() == [0.5]
-
-
 @pytest.mark.parametrize(
     "columns", [{"label": "x"}, {"chosen": ""}, {"chosen": "rejected"}, {"chosen": "prompt"}]
 )
@@ -164,11 +155,6 @@ def test_a_renamed_tie_must_exist_but_a_plain_one_need_not():
     with pytest.raises(InputError, match="no column 'same'"):
         Judgements.from_rows([row()], columns={"tie": "same"})
     assert Judgements.from_rows([row()]).decided == 1
-
-
-def test_unknown_way_with_bad_rows():
-    with pytest.raises(InputError, match="refuse or skip"):
-        Judgements.from_rows([row()], on_bad_rows="ignore")
 
 
 def best_of(user="a", responses=("x", "y", "z"), **more):
@@ -191,13 +177,6 @@ def test_the_best_of_several():
 def test_a_best_of_two_that_tie_is_not_decided():
     rows = [best_of(responses="xy", best=[0, 1])]
     assert Judgements.from_rows(rows, schema=Schema("top-1", 2)).decided == 0
-
-
-def test_rankings():
-    judgements = Judgements.from_rows([best_of(ranking=[3, 1, 2])], schema=Schema("ranking", 3))
-    assert judgements.kind == "ranking"
-    assert judgements.responses == [("y", "z", "x")]
-    assert judgements.decided == 1
 
 
 def test_rankings_with_ties():

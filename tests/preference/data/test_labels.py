@@ -1,6 +1,5 @@
 """What labels mean: words by themselves, numbers as declared, and nobody's by others' rows."""
 
-import json
 import math
 
 import numpy as np
@@ -76,22 +75,6 @@ def test_a_rating_that_is_not_on_the_scale_is_named():
         liked(rated([1, 5, 9]), Schema("thumbs", scale="1..5"))
 
 
-@pytest.mark.parametrize(
-    ("up", "down"),
-    [
-        (True, False),
-        ("up", "down"),
-        ("thumbs_up", "thumbs_down"),
-        ("Yes", "No"),
-        ("like", "dislike"),
-        ("good", "bad"),
-        ("👍", "👎"),
-    ],
-)
-def test_words_that_are_known(up, down):
-    assert liked(rated([up, down, up])) == {"text 0": 1.0, "text 1": 0.0, "text 2": 1.0}
-
-
 def test_who_is_unsure_is_neither_up_nor_down_and_that_is_said():
     rows = rated(["Yes", "No", "Unsure", "yes"])
     assert liked(rows) == {"text 0": 1.0, "text 1": 0.0, "text 3": 1.0}
@@ -109,12 +92,6 @@ def test_an_odd_label_is_its_own_loss(odd, times):
         liked(rows)
     for on_bad_rows in ("skip", "isolate"):
         assert liked(rows, on_bad_rows=on_bad_rows) == liked(good)
-
-
-def test_a_win_of_a_response_that_is_in_no_column_is_a_bad_row():
-    with pytest.raises(InputError, match="must name the side that won"):
-        Judgements.from_rows(voted("abcd"))
-    assert len(first(voted("abcd"), on_bad_rows="skip")) == 2
 
 
 def test_winners_by_where_they_stand():
@@ -199,12 +176,6 @@ def test_scales_that_are_none(declared, message):
         Schema("thumbs", **declared)
 
 
-def written(tmp_path, rows):
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return str(path)
-
-
 UNPROMPTED = {"user_id": "a", "chosen": "Cats sleep.", "rejected": "Dogs bark."}
 
 
@@ -226,8 +197,8 @@ def test_shared_words_are_the_prompt_of_their_row_alone(on_bad_rows):
 
 
 @pytest.mark.parametrize("prompt", [{}, {"prompt": ""}, {"prompt": None}])
-def test_pairs_without_a_prompt_where_that_is_declared(tmp_path, prompt):
-    path = written(tmp_path, [UNPROMPTED | prompt, ALIKE | prompt])
+def test_pairs_without_a_prompt_where_that_is_declared(write_rows, prompt):
+    path = write_rows([UNPROMPTED | prompt, ALIKE | prompt])
     with pytest.raises(InputError, match=r":1: (no column 'prompt'.*--no-prompt|'prompt' )"):
         load_judgements(path)
     for on_bad_rows in ("refuse", "skip", "isolate"):

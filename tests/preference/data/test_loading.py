@@ -128,25 +128,20 @@ def test_responses_may_be_empty_and_must_be_text(tmp_path):
             list(load_responses(str(path)))
 
 
+def turns(**texts):
+    return {"messages": [{"role": role, "content": text} for role, text in texts.items()]}
+
+
+SYSTEM = turns(system="s", user="a", assistant="b")
+
+
 @pytest.mark.parametrize(
     ("row", "found"),
     [
         ({"prompt": "a", "response": "b", "more": 1}, ("a", "b")),
         ({"prompt": "a", "completion": "b"}, ("a", "b")),
-        (
-            {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]},
-            ("a", "b"),
-        ),
-        (
-            {
-                "messages": [
-                    {"role": "system", "content": "s"},
-                    {"role": "user", "content": "a"},
-                    {"role": "assistant", "content": "b"},
-                ]
-            },
-            ("\n\nSystem: s\n\nHuman: a", "b"),
-        ),
+        (turns(user="a", assistant="b"), ("a", "b")),
+        (SYSTEM, ("\n\nSystem: s\n\nHuman: a", "b")),
     ],
 )
 def test_demonstrations_as_they_are_written_down(tmp_path, row, found):
@@ -161,9 +156,9 @@ def test_demonstrations_as_they_are_written_down(tmp_path, row, found):
         {"prompt": "a"},
         {"prompt": "a", "response": " "},
         {"prompt": 1, "response": "b"},
-        {"messages": [{"role": "user", "content": "a"}]},
-        {"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]},
-        {"messages": [{"role": "user", "content": ["a"]}, {"role": "assistant", "content": "b"}]},
+        turns(user="a"),
+        {"messages": turns(user="a")["messages"] * 2},
+        turns(user=["a"], assistant="b"),
         {"messages": "a"},
         ["a", "b"],
     ],

@@ -119,6 +119,14 @@ def test_a_limit_for_a_user_uses_ratings_evenly_and_is_told():
     assert "8 more pairs are beyond --max-judgements" in paired.told()[0]
 
 
+def test_a_limit_is_of_all_that_a_user_gave():
+    pair = Row("pairs", "o", ("x", "y"))
+    rows = [pair, *(row(prompt, text, text == "up") for prompt in "pqr" for text in ("up", "down"))]
+    found, paired = pair_up({"a": rows}, 3)
+    assert [made.prompt for made in found["a"]] == ["o", "p", "q"]
+    assert (paired.pairs, paired.beyond) == (2, 1)
+
+
 ratings = st.lists(
     st.builds(row, st.sampled_from("pq"), st.sampled_from("stuvwxyz"), st.booleans()), max_size=12
 )

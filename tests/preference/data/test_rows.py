@@ -1,4 +1,5 @@
 import json
+import math
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ from murmuration.preference.data.columns import FIELDS, REQUIRED
 from murmuration.preference.data.errors import BadRow, InputError
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.labels import TIES
-from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.data.rows import Row, read_row
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.data.texts import UserTexts
@@ -39,12 +39,6 @@ def test_a_good_row():
     assert parse(other=3) == Row("pairs", "p", ("x", "y"))
 
 
-def test_whose_a_row_is():
-    assert read_row(GOOD | {"user_id": " 7.0"}, NAMES)[0] == "7"
-    with pytest.raises(BadRow, match="'user_id'"):
-        parse(user_id=None)
-
-
 @pytest.mark.parametrize("field", ["prompt", "chosen", "rejected"])
 @pytest.mark.parametrize("text", ["", "  \n", None, 3, ["x"], {"role": "user"}, "half \ud800"])
 def test_bad_texts(field, text):
@@ -52,16 +46,13 @@ def test_bad_texts(field, text):
         parse(**{field: text})
 
 
-@pytest.mark.parametrize(
-    "value", [True, 1, 1.0, np.True_, np.int64(1), "true", "True", " TRUE ", "1"]
-)
-def test_ties(value):
-    assert parse(tie=value).y == 0.5
+YES = [True, 1, 1.0, np.True_, np.int64(1), "true", "True", " TRUE ", "1"]
+NO = [False, 0, 0.0, np.False_, "false", "FALSE", "0", "", None]
 
 
-@pytest.mark.parametrize("value", [False, 0, 0.0, np.False_, "false", "FALSE", "0", "", None])
-def test_no_ties(value):
-    assert parse(tie=value).y == 1.0
+@pytest.mark.parametrize(("value", "y"), [*((yes, 0.5) for yes in YES), *((no, 1.0) for no in NO)])
+def test_ties(value, y):
+    assert parse(tie=value).y == y
 
 
 @pytest.mark.parametrize("value", ["yes", 2, -1, 0.5, float("nan"), [], "tie"])
@@ -72,12 +63,6 @@ def test_not_a_tie_nor_none(value):
 
 def test_a_text_against_itself_is_a_tie():
     assert parse(rejected="x").y == 0.5
-
-
-@pytest.mark.parametrize("thing", [[1, 2], "text", 3, None])
-def test_what_is_no_row(thing):
-    with pytest.raises(BadRow, match="expected an object"):
-        judged(thing, NAMES)
 
 
 def test_long_texts_are_not_quoted_whole():
@@ -207,14 +192,6 @@ def test_forms_of_ratings(row):
     assert judgements == Row("thumbs", "hi", ("yo",), 0.0)
 
 
-def test_ratings_under_other_names():
-    names = NAMES | {"completion": "said", "label": "good", "prompt": "asked"}
-    row = {"user_id": "u", "asked": "p", "said": "x", "good": True, "chosen": "of something else"}
-    assert judged(row, names) == Row("thumbs", "p", ("x",))
-    with pytest.raises(BadRow, match="no column 'good'"):
-        judged({"user_id": "u", "asked": "p", "said": "x"}, names)
-
-
 @pytest.mark.parametrize(
     ("row", "said"),
     [
@@ -234,11 +211,6 @@ def test_a_label_beside_a_pair_is_not_read():
     assert parse(label=0).kind == "pairs"
     with pytest.raises(BadRow, match="no column 'chosen', 'rejected'"):
         judged({"user_id": "u", "prompt": "p", "better": "x", "label": 0}, NAMES)
-
-
-def test_responses_as_in_csv():
-    found = listed(responses='["x", "y, z"]', best="1", ranking="")
-    assert found.responses == ("y, z", "x")
 
 
 @pytest.mark.parametrize("responses", [["x"], [], "x", 3, None, ["x"] * 65, {"a": "x", "b": "y"}])
@@ -362,7 +334,9 @@ def test_equal_scores_share_a_place_of_a_ranking():
     assert scored([2, 2], "ranking").groups == (2,)
 
 
-@pytest.mark.parametrize("scores", [[1, 2], [1, None, 2], [1, "x", 2], [1, True, 2], "no", 3])
+@pytest.mark.parametrize(
+    "scores", [[1, 2], [1, None, 2], [1, "x", 2], [1, True, 2], [1, 2, math.inf], "no", 3]
+)
 def test_scores_that_are_none(scores):
     with pytest.raises(BadRow, match="'scores' must"):
         row = {"user_id": "u", "prompt": "p", "responses": ["a", "b", "c"], "scores": scores}
@@ -430,13 +404,6 @@ def test_one_user_for_each_row_needs_no_user_and_heeds_none():
         UserTexts.from_placed_rows([], schema=ALONE)
 
 
-def test_it_is_declared_like_the_rest():
-    assert ALONE.options == "--one-user-per-row"
-    assert Schema.of({"one-user-per-row": True}) == ALONE
-    with pytest.raises(InputError, match="'one-user-per-row' must be a bool"):
-        Schema.of({"one-user-per-row": 1})
-
-
 # Pairs that say which of two responses won: read by what each row says, never guessed.
 
 
@@ -448,52 +415,9 @@ def parsed(cells, **named):
     return row.responses, row.y
 
 
-@pytest.mark.parametrize(
-    ("winner", "first"),
-    [
-        ("a", "left"),
-        ("A", "left"),
-        ("model_a", "left"),
-        ("response_a", "left"),
-        ("Response A", "left"),
-        ("b", "right"),
-        (" model_b ", "right"),
-        ("response_b", "right"),
-    ],
-)
-def test_the_winner_comes_first(winner, first):
-    responses, y = parsed({"response_a": "left", "response_b": "right", "winner": winner})
-    assert (responses[0], y) == (first, 1.0)
-    assert {*responses} == {"left", "right"}
-
-
 @pytest.mark.parametrize("tie", sorted(TIES))
 def test_neither_is_a_tie(tie):
     assert parsed({"response_a": "left", "response_b": "right", "winner": tie})[1] == 0.5
-
-
-def test_votes_between_models_with_whole_conversations(tmp_path):
-    """As people's votes between models are published: no user_id, no prompt, messages."""
-    asked = {"role": "user", "content": "Tell me of trees"}
-    row = {
-        "question_id": "q1",
-        "model_a": "one",
-        "model_b": "two",
-        "winner": "model_b",
-        "judge": "voter_7",
-        "conversation_a": [asked, {"role": "assistant", "content": "No."}],
-        "conversation_b": [asked, {"role": "assistant", "content": "They are tall."}],
-        "turn": 1,
-    }
-    file = tmp_path / "votes.jsonl"
-    file.write_text(json.dumps(row) + "\n" + json.dumps({**row, "winner": "tie (bothbad)"}) + "\n")
-    found = load_judgements(str(file))
-    assert found.user_ids == ("voter_7",)
-    assert list(found.prompts) == ["Tell me of trees"] * 2
-    assert found.responses[0] == ("They are tall.", "No.")
-    assert list(found.y_R) == [1.0, 0.5]
-    said = "which of 'conversation_a' and 'conversation_b' was preferred is read from 'winner'"
-    assert f"{said} (2 rows)" in found.notes
 
 
 @pytest.mark.parametrize("winner", [0, 1, "1", True, 0.5, "", None, "model_c", "ab", ["a"], "aa"])
@@ -509,6 +433,16 @@ def test_turning_the_sides_round_turns_nothing_round(first, left, right):
     row = {"response_a": left, "response_b": right, "winner": "a" if first else "b"}
     other = {"response_a": right, "response_b": left, "winner": "b" if first else "a"}
     assert parsed(row) == parsed(other)
+
+
+@pytest.mark.parametrize(("first", "odd"), [(True, 1), (True, 1.0), (False, 0)])
+def test_cells_are_not_taken_for_equal_ones_of_another_kind(first, odd):
+    """True == 1: a number of which nothing is declared is bad, whatever another's row said."""
+    row = {"prompt": "Q", "completion": "a"}
+    rows = [{**row, "user_id": "u", "label": first}, {**row, "user_id": "x", "label": odd}]
+    for ordered in (rows[1:], rows, rows[::-1]):
+        data = Judgements.from_rows(ordered, on_bad_rows="isolate", schema=Schema("thumbs"))
+        assert data.counts_U[data.user_ids.index("x")] == 0
 
 
 def test_cells_inside_of_others_are_not_taken_for_equal_ones():

@@ -16,14 +16,9 @@ def rows(users, more=""):
     ]
 
 
-def written(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return str(path)
-
-
-def test_no_user_is_on_both_sides_and_no_row_is_lost(tmp_path):
+def test_no_user_is_on_both_sides_and_no_row_is_lost(write_rows, tmp_path):
     there = [*rows(100), {"prompt": "nobody's"}]
-    path = written(tmp_path / "all.jsonl", there)
+    path = write_rows(there)
     split = split_users(path, 0.2, tmp_path / "out", "user_id=who")
     train, test = (
         [json.loads(line) for line in file.read_text().splitlines()]
@@ -39,11 +34,10 @@ def test_no_user_is_on_both_sides_and_no_row_is_lost(tmp_path):
     assert {*held_out.user_ids} == users[1]
 
 
-def test_a_side_follows_from_the_id_alone(tmp_path):
-    one = split_users(written(tmp_path / "a.jsonl", rows(50)), 0.5, tmp_path / "1", "user_id=who")
-    other = split_users(
-        written(tmp_path / "b.jsonl", rows(80, " more")[::-1]), 0.5, tmp_path / "2", "user_id=who"
-    )
+def test_a_side_follows_from_the_id_alone(write_rows, tmp_path):
+    one = split_users(write_rows(rows(50)), 0.5, tmp_path / "1", "user_id=who")
+    more = write_rows(rows(80, " more")[::-1])
+    other = split_users(more, 0.5, tmp_path / "2", "user_id=who")
 
     def users_in(file):
         return {json.loads(line)["who"] for line in file.read_text().splitlines()}
@@ -53,8 +47,8 @@ def test_a_side_follows_from_the_id_alone(tmp_path):
     )
 
 
-def test_what_cannot_be_split(tmp_path):
-    path = written(tmp_path / "all.jsonl", rows(30))
+def test_what_cannot_be_split(write_rows, tmp_path):
+    path = write_rows(rows(30))
     for share in (0.0, 1.0, 20.0, float("nan")):
         with pytest.raises(InputError, match="--split-users must be a share"):
             split_users(path, share, tmp_path / "out", "user_id=who")
@@ -66,10 +60,10 @@ def test_what_cannot_be_split(tmp_path):
         split_users(path, 0.5, tmp_path / "out", "user_id=who")
 
 
-def test_what_is_written_is_json_whatever_was_read(tmp_path):
+def test_what_is_written_is_json_whatever_was_read(write_rows, tmp_path):
     rows_ = [{"who": f"u{n}", "prompt": "p", "chosen": "a", "rejected": "b"} for n in range(40)]
     rows_ = [{**row, "score": float("nan"), "other": [float("-inf")]} for row in rows_]
-    split = split_users(written(tmp_path / "all.jsonl", rows_), 0.5, tmp_path / "o", "user_id=who")
+    split = split_users(write_rows(rows_), 0.5, tmp_path / "o", "user_id=who")
     for path in (split.train, split.test):
         for line in path.read_text().splitlines():
             assert json.loads(line, parse_constant=pytest.fail)["other"] == ["-infinite"]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.loading import load_data
 from murmuration.preference.data.texts import UserTexts
 
 
@@ -28,11 +27,6 @@ def test_rows_are_grouped_by_user():
     assert found.start_U.tolist() == [0, 2, 3, 4]
     assert found.counts_U.tolist() == [2, 1, 1]
     assert len(found) == 4
-
-
-def test_columns_have_other_names():
-    rows = [{"who": "a", "said": "x"}]
-    assert read(rows, columns={"user_id": "who", "text": "said"}).texts == ["x"]
 
 
 def test_select():
@@ -100,10 +94,6 @@ def test_what_does_not_fit_together(changes):
     UserTexts(**good)
     with pytest.raises(InputError):
         UserTexts(**{**good, **changes})
-
-
-def test_from_a_file(crowd_texts):
-    assert len(load_data("text", crowd_texts).user_ids) == 50
 
 
 def test_nested_names():

@@ -85,7 +85,7 @@ def test_names_pass_as_they_are(name):
      ("7.", "7"), ("-0.0", "0"), ("9" * 30, "9" * 30), ("0" * 20 + "7.0", "7"), ("٧", "٧"),
      ("９", None), ("9" * 20 + ".0", None), ("9" * 5_000, None),
      (True, None), (math.nan, None), (math.inf, None), (None, None), ([1], None),
-     (b"u", None), (7.5, "7.5"),
+     (b"u", None), (7.5, "7.5"), (2.0**53 - 1, str(2**53 - 1)), (2.0**53, None),
      (0, "0"), ("", None), ("\u200b", None), ("٧\u200f", None)],
 )  # fmt: skip
 def test_numbers_are_ids_by_their_value(value, name):

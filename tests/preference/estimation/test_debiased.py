@@ -248,23 +248,3 @@ def test_a_linear_term_is_added():
     tilt_D = torch.tensor([5.0, -3.0, 1.0]).double()
     found = fit(clean, "plain", ball=50.0, tilt_D=tilt_D)
     assert torch.allclose(gradient(clean, found.theta_D, "plain"), -tilt_D, atol=1e-4)
-
-
-def test_weights_by_information_save_what_noisy_labels_would_drown():
-    errors = {"equal": [], "information": []}
-    for seed in range(6):
-        truth_D, _, good = pairs(600, 3.0, seed=100 * seed)
-        x_JD = normal(6000, 3, seed=100 * seed + 50)
-        first_J = torch.rand(6000, generator=generator(seed)) < torch.sigmoid(x_JD @ truth_D)
-        bad = RandomizedResponse(0.05)
-        told_J = first_J ^ (torch.rand(6000, generator=generator(seed + 7)) < bad.flip_probability)
-        noisy = RandomizedLabels.of_pairs(x_JD, told_J, bad.flip_probability)
-        both = RandomizedLabels.of_pairs(
-            torch.cat([good.x_JWD, noisy.x_JWD]).squeeze(1),
-            torch.cat([good.stated_JK, noisy.stated_JK])[:, 0],
-            torch.cat([good.flip_J, noisy.flip_J]),
-        )
-        errors["equal"].append((fit(both, ball=6.0).theta_D - truth_D).norm())
-        weighted = both.weighted_by_information()
-        errors["information"].append((fit(weighted, ball=6.0).theta_D - truth_D).norm())
-    assert sum(errors["information"]) < 0.5 * sum(errors["equal"])

@@ -67,15 +67,6 @@ def test_shape_norm_and_length(encoder):
     assert features(["p"] * 0, []).shape == (0, 17)
 
 
-def test_length_counts_as_in_hashing(encoder):
-    lengths = {"none": [0, 0], "log": np.log1p([5, 5_000]), "bounded": [-0.89107, 0.99995]}
-    responses = ["save " * 5, "save " * 5_000]
-    for length, expected in lengths.items():
-        config = parse_features(str(encoder), length)
-        got = feature_map(config)(["", ""], responses)[:, -1]
-        np.testing.assert_allclose(got, 0.3 * np.array(expected), rtol=1e-4)
-
-
 def test_mean_pooling_is_the_mean_of_the_texts_own_tokens(encoder):
     import torch
     import transformers
@@ -127,43 +118,12 @@ def test_config_round_trip(encoder, tmp_path, monkeypatch):
     assert np.array_equal(features(PROMPTS, RESPONSES), again(PROMPTS, RESPONSES))
 
 
-def test_broken_weights_are_named_by_row(encoder, tmp_path):
-    import torch
-    import transformers
-
-    model = transformers.AutoModel.from_pretrained(encoder)
-    with torch.no_grad():
-        model.embeddings.word_embeddings.weight[WORDS.index("later")] = float("nan")
-    model.save_pretrained(tmp_path)
-    transformers.AutoTokenizer.from_pretrained(encoder).save_pretrained(tmp_path)
-    features = EncoderFeatures(str(tmp_path))
-    with pytest.raises(InputError, match="features of row 2 are NaN or infinite"):
-        finite_features(features, PROMPTS[:1] * 3, ["save", "later", "now"])
-
-
 @pytest.mark.parametrize(
     "options", [{"pooling": "max"}, {"max_tokens": 4}, {"length_weight": -1}, {"length": "no"}]
 )
 def test_bad_options(encoder, options):
     with pytest.raises(InputError):
         EncoderFeatures(str(encoder), **options)
-
-
-def test_a_tokenizer_that_breaks_off_is_refused(encoder):
-    from tokenizers import Regex, pre_tokenizers
-
-    features = EncoderFeatures(str(encoder))
-    inside = features._tokenizer.backend_tokenizer
-    inside.pre_tokenizer = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
-    with pytest.raises(InputError, match=r"tokenizer breaks off at a text$"):
-        features(["save ?"], ["a" * 40 + "b"])
-
-
-def test_a_folder_without_an_encoder(tmp_path):
-    pytest.importorskip("transformers")
-    with pytest.raises(InputError, match="the folder gives no encoder") as caught:
-        EncoderFeatures(str(tmp_path))
-    assert "\n" not in str(caught.value)
 
 
 def test_a_folder_with_a_damaged_encoder(encoder, tmp_path):
@@ -185,12 +145,11 @@ def test_a_hub_name_that_the_hub_does_not_give(monkeypatch):
 
     monkeypatch.setattr(encoders, "hub_is_reachable", lambda: False)
     monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", offline)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(
+        InputError, match=r"^--features owner/encoder: .* without a network"
+    ) as caught:
         EncoderFeatures("owner/encoder")
-    message = str(caught.value)
-    assert message.startswith("--features owner/encoder: there is no such folder here, and the hub")
-    assert "gives no encoder without a network: its cache on this machine has none" in message
-    assert "We couldn't connect" not in message and "\n" not in message
+    assert "We couldn't connect" not in str(caught.value) and "\n" not in str(caught.value)
     monkeypatch.setattr("murmuration.preference.language.checkpoint.hub_is_reachable", lambda: True)
     with pytest.raises(InputError, match=r"the hub gives no encoder: .*to load owner/encoder$"):
         EncoderFeatures("owner/encoder")

@@ -1,19 +1,13 @@
 """An embedding has the same bits alone and in any company, computed or kept; nothing else is ever
 believed."""
 
-import os
-import shutil
 import sqlite3
 import stat
-import subprocess
-import sys
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from damage import change
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -81,17 +75,10 @@ def alone(model, texts, pooling="mean"):
 
 
 @pytest.fixture
-def batched(monkeypatch):
+def batched(monkeypatch, computed):
     """Batches, however few texts there are; counts the texts of each that is read."""
     monkeypatch.setattr(frozen_states, "WORTH", 1)
-    seen, plain = [], FrozenStates.together
-
-    def together(self, given):
-        seen.append(len(given["input_ids"]))
-        return plain(self, given)
-
-    monkeypatch.setattr(FrozenStates, "together", together)
-    return seen
+    return computed
 
 
 @pytest.fixture
@@ -177,11 +164,6 @@ def test_whether_it_isolates_depends_on_no_text(model, monkeypatch):
     assert tried[:half] == tried[half:] and half > 8
 
 
-def test_limits_of_a_short_network():
-    model = network()
-    assert encoder_states(model, CPU, "mean", 8).isolates in (True, False)
-
-
 def test_batches_are_of_one_length_and_no_larger_than_asked_for():
     texts = random_texts([9, 7, 9, 9, 200, 7])
     found = batches_of(written(texts), [0, 1, 2, 3, 4, 5], 20)
@@ -253,29 +235,6 @@ def test_weights_that_nobody_knows_are_not_kept(model, folder):
     assert not folder.exists()
 
 
-@pytest.mark.parametrize(
-    "harm",
-    [
-        lambda file: file.write_bytes(file.read_bytes()[:-4]),
-        lambda file: file.write_bytes(b"states"),
-        change(-1),
-        change(-200, 255),
-        change(0),
-        lambda file: shutil.copy(next(file.parent.parent.glob("other/*")), file),
-    ],
-)
-def test_what_is_damaged_or_anothers_is_computed_anew(model, folder, harm, caplog, monkeypatch):
-    texts = random_texts(range(1, 30))
-    monkeypatch.setenv(FOLDER, str(folder.with_name("other")))
-    afresh(network(seed=1), texts, digest="others")
-    monkeypatch.setenv(FOLDER, str(folder))
-    first = afresh(model, texts)
-    (file,) = folder.iterdir()
-    harm(file)
-    assert np.array_equal(afresh(model, texts), first)
-    assert "states are computed again" in caplog.text
-
-
 def test_numbers_that_are_no_numbers_are_not_kept(model, folder):
     broken = network()
     with torch.no_grad():
@@ -296,50 +255,6 @@ def test_no_text_is_in_the_folder(model, folder):
     held = file.read_bytes() + file.name.encode()
     for kind in ("<i4", "<i8", "<u2", "u1", "<f4"):
         assert np.array(text[:3], kind).tobytes() not in held
-
-
-_KILLED = """
-import os
-import torch
-from murmuration.preference.features import frozen_states
-from murmuration.preference.features.encoders import encoder_states
-from tests.preference.features.test_frozen_states import CPU, network, random_texts, written
-
-frozen_states._AT_A_TIME = 20
-plain, read = frozen_states.FrozenStates.together, []
-
-def together(self, given):
-    read.extend(given["input_ids"])
-    if len(read) > 1500:
-        os._exit(9)
-    return plain(self, given)
-
-frozen_states.FrozenStates.together = together
-texts = random_texts([6] * 1600)
-encoder_states(network(), CPU, "mean", 160, "weights").pooled(written(texts))
-"""
-
-
-@pytest.mark.slow
-def test_who_is_killed_leaves_whole_files(model, folder, caplog):
-    environment = {**os.environ, FOLDER: str(folder), "OMP_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
-    done = subprocess.run(
-        [sys.executable, "-c", _KILLED], cwd=Path(__file__).parents[3], env=environment, check=False
-    )
-    assert done.returncode == 9
-    assert [file.suffix for file in folder.iterdir()] == [".states"]
-    texts = random_texts([6] * 1600)
-    assert np.array_equal(afresh(model, texts), alone(model, texts))
-    assert not caplog.text
-
-
-def test_a_folder_that_cannot_be_written_stops_nothing(model, tmp_path, monkeypatch, caplog):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv(FOLDER, str(tmp_path / "file" / "kept"))
-    texts = random_texts([5, 6])
-    assert np.array_equal(afresh(model, texts), alone(model, texts))
-    assert "cannot be kept" in caplog.text
 
 
 def test_the_users_own_folder_or_none(model, tmp_path, monkeypatch):

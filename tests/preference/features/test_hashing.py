@@ -114,36 +114,6 @@ def test_padding_paid_for_ever_before():
     assert not none.any()
 
 
-#: What is said by those who are preferred, by the others, and by both.
-SAID = {
-    "Chinese": (["先存起来", "再等一等", "修好旧的", "自己做饭", "走路去"],
-                ["全部花掉", "马上买新的", "刷信用卡", "点外卖", "打车去"],
-                ["也许", "今天", "明天", "其实", "周末", "下个月", "，"]),
-    "Japanese and Latin": (["貯金する", "もう少し待つ", "古いPCを直す", "歩いて行く"],
-                           ["全部使う", "新しいPCを買う", "カードで払う", "タクシーで行く"],
-                           ["たぶん", "OK", "今日は", "週末に", "Python", "1000円"]),
-    "Thai and Latin": (["เก็บเงินไว้", "รอก่อน", "ซ่อมของเก่า", "เดินไป"],
-                       ["ใช้ให้หมด", "ซื้อใหม่เลย", "รูดบัตร", "นั่งแท็กซี่"],
-                       ["บางที", " OK ", "วันนี้", "สัปดาห์หน้า", "app", "๑๐๐ บาท"]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("said", SAID.values(), ids=SAID)
-def test_texts_without_blanks_can_be_learnt(said):
-    """Half of them were right when each text was one word that no other text has."""
-    generator = np.random.default_rng(4)
-
-    def texts(some, count):
-        parts = [[*generator.choice(some, 2, False), *generator.choice(said[2], 3, False)]
-                 for _ in range(count)]  # fmt: skip
-        return ["".join(generator.permutation(each)) + "。" for each in parts]
-
-    better, worse = texts(said[0], 600), texts(said[1], 600)
-    apart_RD = phi(*better, length="none") - phi(*worse, length="none")
-    theta_D = apart_RD[:400].mean(0)
-    assert (apart_RD[400:] @ theta_D > 0).mean() > 0.97
-
-
 @pytest.mark.parametrize(
     "options",
     [

@@ -9,7 +9,6 @@ import torch
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.features import frozen_states
-from murmuration.preference.features.frozen_states import FrozenStates
 from murmuration.preference.features.hashing import feature_map
 from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.base.settings import BaseSettings
@@ -47,14 +46,6 @@ def test_features_are_about_one_long(language_model):
     lengths = np.linalg.norm(head(PROMPTS, RESPONSES), axis=1)
     assert 0.2 < lengths.min() <= lengths.max() < 5.0
     assert head.dimension == 16
-
-
-def test_its_description_makes_an_equal_one(language_model):
-    head = LanguageHead(path=language_model("gpt2"), max_tokens=40)
-    again = feature_map(head.to_config())
-    assert isinstance(again, LanguageHead)
-    np.testing.assert_array_equal(again(PROMPTS, RESPONSES), head(PROMPTS, RESPONSES))
-    assert math.isclose(again.base.texts.limit, 40)
 
 
 def test_a_head_of_another_size_is_refused(language_model, tmp_path):
@@ -144,24 +135,18 @@ def test_layers_are_for_a_head_alone():
         BaseSettings(path="x", train="lora", head_layer=1)
 
 
-def test_states_are_computed_once_for_each_text(language_model, tmp_path, monkeypatch):
+def test_states_are_computed_once_for_each_text(language_model, tmp_path, monkeypatch, computed):
     """In one process and in the next, with all that decides them in the name."""
     monkeypatch.setenv(FOLDER, str(tmp_path / "kept"))
-    read, plain = [], FrozenStates.together
-    monkeypatch.setattr(
-        FrozenStates,
-        "together",
-        lambda self, given: (read.append(len(given["input_ids"])), plain(self, given))[1],
-    )
     first = LanguageHead(path=language_model("llama"))(PROMPTS * 3, RESPONSES * 3)
-    assert sum(read) == 3
+    assert sum(computed) == 3
     again = LanguageHead(path=language_model("llama"))(PROMPTS * 2, RESPONSES * 2)
-    assert sum(read) == 3
+    assert sum(computed) == 3
     np.testing.assert_array_equal(again, first[:6])
     for other in ({"head_pooling": "mean"}, {"head_layer": 1}, {"dtype": "bfloat16"}):
-        read.clear()
+        computed.clear()
         states = LanguageHead(path=language_model("llama"), **other)(PROMPTS, RESPONSES)
-        assert sum(read) == 3
+        assert sum(computed) == 3
         assert not np.array_equal(states, first[:3])
 
 

@@ -8,7 +8,6 @@ import torch
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.features import language_states
-from murmuration.preference.features.frozen_states import FrozenStates
 from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.features.language_states import EXCHANGES, LanguageStates
 from murmuration.preference.features.text_length import length_feature
@@ -57,29 +56,22 @@ def test_a_texts_features_are_the_same_bits_alone(language_model):
         np.testing.assert_array_equal(alone[0], together[text])
 
 
-def test_each_text_is_computed_once(language_model, monkeypatch):
+def test_each_text_is_computed_once(language_model, computed):
     """Public exchanges, too; in one process and in the next."""
-    read, plain = [], FrozenStates.together
-    monkeypatch.setattr(
-        FrozenStates,
-        "together",
-        lambda self, given: (read.append(len(given["input_ids"])), plain(self, given))[1],
-    )
     first = LanguageStates(language_model("llama"))(PROMPTS * 2, RESPONSES * 2)
-    assert sum(read) == 3 + len(EXCHANGES)
+    assert sum(computed) == 3 + len(EXCHANGES)
     again = LanguageStates(language_model("llama"))(PROMPTS, RESPONSES)
-    assert sum(read) == 3 + len(EXCHANGES)
+    assert sum(computed) == 3 + len(EXCHANGES)
     np.testing.assert_array_equal(again, first[:3])
     LanguageStates(language_model("llama"), layer=1)(PROMPTS, RESPONSES)
-    assert sum(read) == 2 * (3 + len(EXCHANGES))
+    assert sum(computed) == 2 * (3 + len(EXCHANGES))
 
 
 @pytest.mark.parametrize("kind", ["language model", "encoder"])
 def test_a_saved_reward_neither_finds_what_training_kept_nor_adds_to_it(
-    language_model, monkeypatch, tmp_path, kind
+    language_model, computed, tmp_path, kind
 ):
     """Its speed would tell whoever asks which texts it was trained on."""
-    monkeypatch.setenv(FOLDER, str(tmp_path / "kept"))
     features = (
         LanguageStates(language_model("llama"))
         if kind == "language model"
@@ -90,17 +82,12 @@ def test_a_saved_reward_neither_finds_what_training_kept_nor_adds_to_it(
     RewardModel(theta_D, features).save(tmp_path / "m")
     before = {file: file.read_bytes() for file in (tmp_path / "kept").iterdir()}
     assert before
-    saved, read, plain = RewardModel.load(tmp_path / "m"), [], FrozenStates.together
-    monkeypatch.setattr(
-        FrozenStates,
-        "together",
-        lambda self, given: (read.append(len(given["input_ids"])), plain(self, given))[1],
-    )
+    saved = RewardModel.load(tmp_path / "m")
     for _ in range(2):
-        read.clear()
+        computed.clear()
         scores = saved.score_batch([*PROMPTS, "New?"], [*RESPONSES, "Yes, new."])
         np.testing.assert_allclose(scores[:3], phi_RD @ theta_D, rtol=1e-5)
-        assert sum(read) >= 4
+        assert sum(computed) >= 4
     assert {file: file.read_bytes() for file in (tmp_path / "kept").iterdir()} == before
 
 
@@ -131,15 +118,6 @@ def test_a_saved_model_names_base_and_digest_and_scores(language_model, tmp_path
     np.testing.assert_allclose(scores, features(PROMPTS, RESPONSES) @ theta_D, rtol=1e-5)
     with pytest.raises(InputError, match="SHA-256"):
         RewardModel.load(tmp_path / "m", base=language_model("gpt2"))
-
-
-def test_a_description_is_of_one_model(language_model):
-    features = LanguageStates(language_model("llama"))
-    config = features.to_config()
-    again = feature_map(config)
-    np.testing.assert_array_equal(again(PROMPTS, RESPONSES), features(PROMPTS, RESPONSES))
-    with pytest.raises(InputError, match="SHA-256"):
-        feature_map(config | {"path": language_model("gpt2")})
 
 
 def test_a_packaged_model_or_a_file_is_named(language_model, monkeypatch, tmp_path):

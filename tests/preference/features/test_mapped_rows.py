@@ -140,9 +140,3 @@ def test_a_full_disk(folder, monkeypatch):
     with pytest.raises(InputError, match=r"No space left on device.*TMPDIR"):
         filled_rows(500, 8, torch.float32, numbers)
     assert list(folder.iterdir()) == []
-
-
-def test_no_folder_for_temporary_files(folder, monkeypatch):
-    monkeypatch.setattr(mapped_rows.tempfile, "tempdir", str(folder / "none"))
-    with pytest.raises(InputError, match="TMPDIR"):
-        filled_rows(500, 8, torch.float32, numbers)

@@ -158,29 +158,6 @@ def test_memory_is_tried_with_the_largest_batch(language_model, task, texts):
     assert len(tried) == 1  # nothing smaller is tried instead
 
 
-@pytest.mark.parametrize(
-    ("task", "train"),
-    [("reward", "lora"), ("reward", "full"), ("sft", "lora"), ("policy", "lora"), ("text", "full")],
-)
-def test_who_keeps_activations_is_told_of_checkpointing(language_model, task, train):
-    for checkpointing in (False, True):
-        settings = {"task": task, "batch_tokens": 512, "checkpointing": checkpointing}
-        base = LanguageBase(BaseSettings(language_model("gpt2"), train, **settings))
-        short_of_memory(base, 511)
-        with pytest.raises(InputError, match="lower --batch-tokens") as refused:
-            model_on(base).largest_batch(PAIRS).check_memory(BTL)
-        said = str(refused.value)
-        assert "\n" not in said and ("--checkpointing" in said) != checkpointing
-
-
-def test_checkpointing_is_no_advice_where_nothing_goes_back(language_model):
-    base = LanguageBase(BaseSettings(language_model("gpt2"), task="policy", batch_tokens=512))
-    short_of_memory(base, 3)
-    with pytest.raises(InputError, match="lower --batch-tokens") as refused:
-        model_on(base).largest_batch(PAIRS).logits_R(torch.zeros(base.dimension))
-    assert "--checkpointing" not in str(refused.value)
-
-
 @pytest.fixture
 def one_mebibyte(monkeypatch):
     """For the gradients of several users."""
@@ -594,16 +571,6 @@ def test_once_per_text_is_equal_to_automatic_differentiation(
     assert (ours(*given, together) - expected).norm() / expected.norm() < 1e-5
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_once_per_text_in_shorter_types(make_token_examples, dtype):
-    given, alone = (
-        make_token_examples(rows=[*shared_rows()], dtype=dtype, once_per_text=once)
-        for once in (True, False)
-    )
-    shared, usual = ours(*given), ours(*alone)
-    assert (shared - usual).norm() / usual.norm() < 0.03
-
-
 def test_once_per_text_each_text_goes_through_the_network_once(make_token_examples, monkeypatch):
     given, read = make_token_examples(rows=[*shared_rows()], once_per_text=True), []
     rewards = given[0].base.rewards
@@ -700,14 +667,6 @@ def test_the_sum_is_that_of_clipped_vectors(make_token_examples):
     assert (found - expected).norm() / expected.norm() < 1e-5
 
 
-def test_nobody_sampled_is_zero(make_token_examples):
-    examples, theta_D, _, model = make_token_examples()
-    none = torch.zeros(0, dtype=torch.int64)
-    found = examples.sum_over_users(theta_D, none, none, UserClip(1.0).clip_sum, model)
-    assert found.shape == (examples.dimension,)
-    assert not found.any()
-
-
 @pytest.mark.usefixtures("one_mebibyte")
 def test_no_more_users_are_kept_than_fit_into_memory(make_token_examples, monkeypatch):
     examples, theta_D, taken, model = make_token_examples(train="full")
@@ -759,15 +718,3 @@ def test_a_response_that_does_not_fit_names_its_row(make_token_examples, make_ro
         found.tokens.ids, token_examples(Judgements.from_rows(rows[:1]), base).tokens.ids
     )
     assert token_examples(data.keep(np.zeros(2, bool)), base).counts_U.tolist() == [0]
-
-
-def test_what_is_wrong_shows_before_the_first_round(make_token_examples, monkeypatch):
-    examples, _, _, model = make_token_examples()
-    examples.check(model)
-
-    def exhausted(**_):
-        raise MemoryError
-
-    monkeypatch.setattr(examples.base.model, "forward", exhausted)
-    with pytest.raises(InputError, match="--batch-tokens"):
-        examples.check(model)

@@ -170,14 +170,6 @@ def test_equal_prompts_get_responses_of_their_own_in_their_order(writer):
     assert mixed[:20] == found[:20]
 
 
-def test_progress_is_told(writer):
-    told = []
-    writer.write(PROMPTS * 100, SHORT, progress=lambda *numbers: told.append(numbers))
-    assert told[-1] == (600, 600)
-    assert [done for done, _ in told] == sorted({done for done, _ in told})
-    assert writer.write([], SHORT) == []
-
-
 @pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (3.0, 1.0), (3.0, 0.6)])
 def test_tokens_are_drawn_with_their_chances(temperature, top_p):
     generator, draws = np.random.default_rng(0), 50_000
@@ -277,15 +269,6 @@ def test_a_chat_template_tells_where_a_response_ends():
     tokenizer.chat_template = template
     ends = TextTokens(tokenizer, 64).ends
     assert ends == [tokenizer.eos_token_id, tokenizer.convert_tokens_to_ids("[USER]")]
-
-
-def test_openings_are_what_texts_begin_with():
-    for chat in (False, True):
-        texts = TextTokens(make_tokenizer(chat=chat), 64)
-        tokens = texts(PROMPTS, ["save it"] * len(PROMPTS), ended=True)
-        for place, opening in enumerate(texts.openings(PROMPTS, 10)):
-            start = tokens.start_T[place]
-            assert tokens.ids[start : start + tokens.second_T[place]].tolist() == opening
 
 
 @pytest.mark.parametrize(

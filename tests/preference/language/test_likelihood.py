@@ -1,7 +1,5 @@
 """Saved models that say the next token, used to score responses."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -72,12 +70,6 @@ def test_what_is_saved_is_loaded_by_transformers_and_scores_alike(saved, kind, t
     assert (folder / "README.md").read_text() == "a card\n"
 
 
-def test_it_is_no_reward(saved):
-    folder, _ = saved()
-    with pytest.raises(InputError, match="--task sft, which gives no reward"):
-        RewardModel.load(folder)
-
-
 def test_rewards_are_scored_as_before(saved, tmp_path):
     folder, _ = saved(task="reward")
     np.testing.assert_array_equal(
@@ -86,24 +78,6 @@ def test_rewards_are_scored_as_before(saved, tmp_path):
     )
     RewardModel(np.ones(9), HashingFeatures(dimension=9)).save(tmp_path / "linear")
     assert isinstance(load_scorer(tmp_path / "linear"), RewardModel)
-
-
-def test_folders_that_are_none(saved, tmp_path):
-    with pytest.raises(InputError, match="no such model folder"):
-        load_scorer(tmp_path / "none")
-    folder, _ = saved()
-    about = json.loads((folder / "murmuration.json").read_text())
-    about["base"]["path"] = str(tmp_path / "gone")
-    (folder / "murmuration.json").write_text(json.dumps(about))
-    with pytest.raises(InputError, match="gives no language model"):
-        load_scorer(folder)
-
-
-def test_one_text_is_not_a_list_of_letters(saved):
-    scorer = load_scorer(saved()[0])
-    assert scorer.score("What now?", "Save it.") == scorer.score(["What now?"], ["Save it."])[0]
-    with pytest.raises(InputError, match="equally many"):
-        scorer.score_batch("What now?", "Save it.")
 
 
 @pytest.mark.parametrize("task", ["reward", "sft"])
@@ -150,11 +124,6 @@ def test_a_base_goes_by_its_name_on_a_hub(language_model, tmp_path, monkeypatch)
         with pytest.raises(InputError, match="no such model folder"):
             load_scorer(wrong)
     assert names == ["somebody/tiny"]
-
-
-def test_an_encoder_gives_no_likelihood(language_model):
-    with pytest.raises(InputError, match="no causal language model"):
-        load_scorer(language_model("bert"))
 
 
 @pytest.mark.parametrize("train", ["lora", "full"])

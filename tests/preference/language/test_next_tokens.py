@@ -15,9 +15,7 @@ from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.next_tokens import scored_tokens
-from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model
-from murmuration.privacy.mechanisms.clipping import UserClip
 
 BTL = preference_model("btl")
 TEXTS = [
@@ -124,26 +122,6 @@ def test_batches_change_nothing_but_last_digits(made, task, settings):
     one, two = examples.accuracy(theta_D.numpy()), other.accuracy(theta_D.numpy())
     assert one.pooled == two.pooled
     assert one.loss == pytest.approx(two.loss, abs=1e-6)
-
-
-def test_the_sum_is_that_of_clipped_vectors(made):
-    base, examples = made(batch_tokens=30)
-    chosen, theta_D, clip = taken(examples), start(base), UserClip(0.05)
-    found = examples.sum_over_users(theta_D, *chosen, clip.clip_sum, BTL)
-    expected = clip.clip_sum(differentiated(base, examples, theta_D, *chosen))
-    assert (found - expected).norm() / expected.norm() < 1e-5
-
-
-def test_local_steps_are_each_users_own(made):
-    base, examples = made()
-    theta_D, chosen = start(base), taken(examples)
-    local = LocalSteps(2, 0.3)
-    found = torch.cat([g.clone() for g in examples.user_gradients(theta_D, *chosen, BTL, local)])
-    first = chosen[0][: chosen[1][0]], chosen[1][:1]
-    at_D = theta_D
-    for _ in range(2):
-        at_D = at_D - 0.3 * differentiated(base, examples, at_D, *first)[0]
-    torch.testing.assert_close(found[0], theta_D - at_D, atol=1e-5, rtol=1e-4)
 
 
 def test_loss_and_accuracy_are_pooled_over_tokens(made):
@@ -318,15 +296,6 @@ def test_chunks_of_what_is_said_have_the_gradients_of_the_whole(made, kind, trai
     assert chunked.loss == pytest.approx(accuracy.loss, abs=1e-6)
     expected = differentiated(base, examples, theta_D, *chosen)
     assert (found - expected).norm() / expected.norm() < 1e-5
-
-
-def test_chunks_are_of_one_user_or_of_several(made):
-    base, examples = made(train="full")
-    chosen, theta_D = taken(examples), start(base)
-    base.most_logits = 5 * base.words
-    torch.testing.assert_close(
-        ours(examples, theta_D, chosen, True), ours(examples, theta_D, chosen), atol=1e-6, rtol=0
-    )
 
 
 def test_states_are_computed_once(made):

@@ -73,12 +73,6 @@ def gradients(monkeypatch):
     return fitted
 
 
-def test_batches_of_tokens_change_nothing_but_last_digits(made, gradients):
-    fit = PolicyFit(epochs=2, batch=5)
-    parts, whole = (gradients(fit, made(batch_tokens=tokens)) for tokens in (1, 4000))
-    assert_equal_but_for_roundings(parts, whole)
-
-
 def test_orders_and_results_follow_from_the_seed(made):
     fit, other = PolicyFit(epochs=1, batch=2, seed=1), PolicyFit(epochs=1, batch=2, seed=2)
     one = fit(made())
@@ -110,12 +104,6 @@ def test_losses_that_know_of_the_coins_use_them(made):
     true, noisy = fit(made("square-chipo")), fit(made("square-chipo", flip=0.4))
     assert not np.allclose(true, noisy, atol=1e-4)
     np.testing.assert_array_equal(fit(made("dpo")), fit(made("dpo", flip=0.4)))
-
-
-def test_progress_is_told(made):
-    told = []
-    PolicyFit(epochs=2, batch=4)(made(), progress=lambda done, steps: told.append((done, steps)))
-    assert told == [(step, 6) for step in range(1, 7)]
 
 
 def test_the_network_is_back_where_it_began(made):

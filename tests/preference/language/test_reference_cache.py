@@ -77,13 +77,6 @@ def test_what_is_known_is_not_computed(folder):
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    kept = References()
-    assert computed(kept, made_up(), each(5)) == computed(kept, made_up(), each(5)) == [*range(5)]
-    assert not [*tmp_path.iterdir()]
-
-
 def test_whatever_a_likelihood_depends_on_it_is_computed_for(folder):
     tokens, every = made_up(), [*range(12)]
     computed(References(folder, "a network"), tokens, each(12))
@@ -136,17 +129,6 @@ def test_what_is_damaged_or_anothers_is_computed_anew(folder, harm, caplog):
     caplog.clear()
     assert not computed(References(folder, "a network"), tokens, each(12))
     assert not caplog.text
-
-
-def test_what_is_no_file_is_left_alone(folder, caplog):
-    tokens = made_up()
-    computed(References(folder, "a network"), tokens, each(12))
-    (file,) = folder.iterdir()
-    file.unlink(), file.mkdir()
-    kept = References(folder, "a network")
-    assert computed(kept, tokens, each(12)) == [*range(12)]
-    assert "computed again" in caplog.text and "cannot be kept" in caplog.text
-    assert not computed(kept, tokens, each(12))
 
 
 def test_who_is_ended_half_way_keeps_what_was_computed(folder):
@@ -365,15 +347,6 @@ def test_a_user_is_the_same_whosever_texts_are_known(made, cached, make_rows):
     found, computed = vectors(made(mine))
     assert torch.equal(found, expected)
     assert 0 < computed < plainly(made, mine)[1]
-
-
-def test_what_is_damaged_changes_no_bit(made, cached):
-    expected, all_of_them = plainly(made)
-    vectors(made())
-    for file in cached.glob("*.references"):
-        change(-3, 255)(file)
-    found, computed = vectors(made())
-    assert torch.equal(found, expected) and computed == all_of_them
 
 
 def test_made_up_texts_are_tried_out_in_full_and_not_kept(made, cached):

@@ -58,17 +58,12 @@ def test_scores_survive_saving(trained, tmp_path, make_rows):
     np.testing.assert_allclose(unsaved, found, atol=1e-5)
 
 
-def test_a_model_is_replaced_only_if_asked_and_nothing_else_ever(trained, tmp_path):
+def test_a_model_is_replaced_only_if_asked(trained, tmp_path):
     trained.save(tmp_path / "m")
     with pytest.raises(InputError, match="already exists"):
         trained.save(tmp_path / "m")
     trained.save(tmp_path / "m", "new", overwrite=True)
     assert (tmp_path / "m" / "README.md").read_text() == "new\n"
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "diary.txt").write_text("dear")
-    with pytest.raises(InputError, match="not a saved language model"):
-        trained.save(tmp_path / "mine", overwrite=True)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["m", "mine"]
 
 
 def test_weights_that_do_not_fit(trained, tmp_path):
@@ -97,15 +92,6 @@ def test_folders_that_are_none(trained, tmp_path):
     (tmp_path / "m" / "murmuration.json").write_text(json.dumps(about))
     with pytest.raises(InputError, match="no such folder"):
         RewardModel.load(tmp_path / "m")
-
-
-def test_one_text_is_not_a_list_of_letters(trained, tmp_path):
-    trained.save(tmp_path / "m")
-    loaded = RewardModel.load(tmp_path / "m")
-    one, many = loaded.score("What now?", "Save it."), loaded.score(["What now?"], ["Save it."])
-    assert one == pytest.approx(many[0]) and many.shape == (1,)
-    with pytest.raises(InputError, match="equally many"):
-        loaded.score_batch("What now?", "Save it.")
 
 
 def test_accuracy_is_that_of_its_scores(trained, tmp_path, make_rows):

@@ -56,13 +56,13 @@ def test_another_key_in_the_name_does_not_make_it_ones_own(file, caplog):
 def test_no_damage_of_a_byte_changes_a_row(file):
     whole = file.read_bytes()
     lost = 0
-    for at in range(0, len(whole), 7):
+    for at in range(0, len(whole), 23):
         file.write_bytes(whole)
         change(at, 0b100)(file)
         found = again(file)
         assert found.items() <= ROWS.items()
         lost += not found
-    assert lost > 10
+    assert lost > 3
 
 
 @pytest.mark.parametrize("size", [0, 40, 5000])

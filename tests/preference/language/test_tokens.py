@@ -4,8 +4,8 @@ import stat
 
 import numpy as np
 import pytest
-from damage import change
-from transformers import PreTrainedTokenizerFast
+from tokenizers import Regex, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.features import mapped_rows
@@ -17,7 +17,6 @@ from murmuration.preference.language.tokens import TextTokens, length_batches
 @pytest.fixture
 def tokens_of(language_model):
     """A function: the tokens of texts, as words, for a tiny model's tokenizer."""
-    from transformers import AutoTokenizer
 
     def tokens(kind, prompts, responses, limit=64, system=""):
         tokenizer = AutoTokenizer.from_pretrained(language_model(kind))
@@ -57,8 +56,6 @@ def test_a_chat_template_gets_the_turns_of_a_prompt(tokens_of, more):
 
 
 def test_a_template_that_refuses_turns_gets_one_message(language_model):
-    from transformers import AutoTokenizer
-
     texts = TextTokens(AutoTokenizer.from_pretrained(language_model("gpt2-chat")), 99)
     strict = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
     texts.tokenizer.chat_template = strict + str(texts.tokenizer.chat_template)
@@ -84,11 +81,6 @@ def test_a_response_that_does_not_fit_is_refused(tokens_of, kind, limit):
         tokens_of(kind, ["", ""], ["it", "Save it."], limit)
 
 
-def test_a_response_may_fill_the_context(tokens_of):
-    _, (text,) = tokens_of("gpt2", ["What now?"], ["Save it."], 3)
-    assert text == "save it ."
-
-
 def test_a_batch_is_filled_up_on_the_right(tokens_of):
     found, _ = tokens_of("gpt2", ["What now?", ""], ["Save it.", "It."])
     ids_RL, there_RL = found.batch(np.array([1, 0]), pad=0)
@@ -104,8 +96,6 @@ def test_a_batch_is_filled_up_on_the_right(tokens_of):
 def test_an_end_is_written_where_it_is_learnt_unless_a_template_does(
     language_model, kind, expected
 ):
-    from transformers import AutoTokenizer
-
     tokenizer = AutoTokenizer.from_pretrained(language_model(kind))
     found = TextTokens(tokenizer, 64)(["What now?"], ["Save it."], ended=True)
     assert " ".join(tokenizer.convert_ids_to_tokens(found.ids.tolist())) == expected
@@ -116,8 +106,6 @@ def test_an_end_is_written_where_it_is_learnt_unless_a_template_does(
 @pytest.mark.parametrize("ended", [False, True])
 def test_which_responses_fit(language_model, kind, ended):
     """Those that are no error, and only these."""
-    from transformers import AutoTokenizer
-
     tokens = TextTokens(AutoTokenizer.from_pretrained(language_model(kind)), 12)
     responses = ["save it " * n for n in range(1, 9)]
     fits = tokens.fits(["What now?"] * 8, responses, ended=ended)
@@ -132,8 +120,6 @@ def test_which_responses_fit(language_model, kind, ended):
 
 
 def test_windows_of_texts_by_themselves(language_model):
-    from transformers import AutoTokenizer
-
     tokenizer = AutoTokenizer.from_pretrained(language_model("gpt2"))
     found, windows_R = TextTokens(tokenizer, 4).windows(["Save it.", "Wait and compare it.", "it"])
     words = tokenizer.convert_ids_to_tokens(found.ids.tolist())
@@ -150,9 +136,6 @@ def test_windows_of_texts_by_themselves(language_model):
 
 def test_a_tokenizer_whose_pattern_goes_back_and_forth_for_ever_is_refused(language_model):
     """The library gives up, by what is no ``Exception``: it would end whoever serves others."""
-    from tokenizers import Regex, pre_tokenizers
-    from transformers import AutoTokenizer
-
     tokenizer = AutoTokenizer.from_pretrained(language_model("gpt2"))
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("(a+)+$"), "isolated")
     texts = TextTokens(tokenizer, 64)
@@ -271,39 +254,6 @@ def test_a_text_is_found_wherever_it_stands(tokenizer, made):
     assert again.second_T.tolist() == made[0].second_T[::-1].tolist() and again.cut == 1
 
 
-@pytest.mark.parametrize(
-    "harm",
-    [
-        lambda file: file.write_bytes(file.read_bytes()[:-5]),
-        lambda file: file.write_bytes(b"tokens"),
-        change(-1),
-        change(0),
-    ],
-)
-def test_what_is_damaged_is_made_anew(tokenizer, made, harm, caplog):
-    first, file = made
-    harm(file)
-    again = TextTokens(tokenizer, 24)(PROMPTS, RESPONSES)
-    assert "tokens are computed again" in caplog.text
-    assert same(again, first)
-    caplog.clear()
-    assert same(again, TextTokens(tokenizer, 24)(PROMPTS, RESPONSES))
-    assert not caplog.text
-
-
-def test_a_folder_that_cannot_be_written_stops_nothing(tokenizer, tmp_path, monkeypatch, caplog):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv(FOLDER, str(tmp_path / "file" / "kept"))
-    assert len(TextTokens(tokenizer, 24)(PROMPTS, RESPONSES).second_T) == 3
-    assert "cannot be kept" in caplog.text
-
-
-def test_a_response_that_does_not_fit_is_refused_and_leaves_nothing(tokenizer, made):
-    with pytest.raises(ValueError, match="does not fit"):
-        TextTokens(tokenizer, 5)(PROMPTS, RESPONSES)
-    assert len(list(made[1].parent.iterdir())) == 1
-
-
 def test_many_tokens_lie_in_a_mapped_file(tokenizer, monkeypatch):
     texts = TextTokens(tokenizer, 24)
     monkeypatch.delenv(FOLDER, raising=False)
@@ -313,8 +263,6 @@ def test_many_tokens_lie_in_a_mapped_file(tokenizer, monkeypatch):
 
 
 def test_a_system_prompt_reaches_the_template_in_training_and_writing(language_model):
-    from transformers import AutoTokenizer
-
     texts = TextTokens(AutoTokenizer.from_pretrained(language_model("gpt2-chat")), 99)
     texts.tokenizer.chat_template = (
         "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}"
@@ -342,16 +290,12 @@ def test_a_system_prompt_stands_before_prompts_without_one(tokens_of, prompt, be
 
 
 def test_a_response_begins_where_it_did_and_prompts_open_alike(language_model):
-    from transformers import AutoTokenizer
-
     texts = TextTokens(AutoTokenizer.from_pretrained(language_model("gpt2-chat")), 64, "Save it")
     tokens = texts(["What now?"], ["Buy."])
     assert texts.openings(["What now?"], 4) == [tokens.ids[: tokens.second_T[0]].tolist()]
 
 
 def test_turns_that_a_template_refuses_follow_on_the_system_prompt(language_model):
-    from transformers import AutoTokenizer
-
     tokenizer = AutoTokenizer.from_pretrained(language_model("gpt2-chat"))
     strict = "{% if messages | length > 3 %}{{ raise_exception('too many') }}{% endif %}"
     tokenizer.chat_template = strict + str(tokenizer.chat_template)
@@ -373,8 +317,6 @@ def test_a_system_prompt_needs_a_chat_template(tokens_of, kind):
     "template", ["{{ raise_exception('no system') }}", "{{ messages[-1].content }}"]
 )
 def test_a_template_that_writes_no_system_prompt_is_refused(language_model, template):
-    from transformers import AutoTokenizer
-
     tokenizer = AutoTokenizer.from_pretrained(language_model("gpt2-chat"))
     tokenizer.chat_template = template
     TextTokens(tokenizer, 64)

@@ -1,5 +1,3 @@
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -64,18 +62,6 @@ def test_differences_of_features(monkeypatch, uses_prompt, chunk):
     assert len(features.asked) == len(set(features.asked)) == (7 if uses_prompt else 4)
 
 
-def test_equals_the_plain_difference_bit_for_bit():
-    rng = np.random.default_rng(0)
-    words = np.array(["save", "spend", "now", "later", "all", "it"])
-    text = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(60)]
-    rows = [(f"u{i % 7}", "p", text[i], text[-1 - i], False) for i in range(60)]
-    judgements = judgements_of(rows)
-    features = HashingFeatures(dimension=65)
-    chosen, rejected = zip(*judgements.responses, strict=True)
-    expected = features(chosen, chosen) - features(rejected, rejected)
-    assert np.array_equal(pair_examples(judgements, features).x_RD.numpy(), expected)
-
-
 def test_a_users_examples_do_not_depend_on_who_shares_the_node():
     judgements = judgements_of(ROWS)
     features = HashingFeatures(dimension=65)
@@ -91,12 +77,6 @@ def test_examples_are_copies():
     examples.start_U.zero_()
     assert judgements.y_R.sum() == 3.5
     assert judgements.start_U[-1] == 4
-
-
-def test_nobody():
-    examples = pair_examples(judgements_of(ROWS).select([]), HashingFeatures(dimension=9))
-    assert examples.x_RD.shape == (0, 9)
-    assert examples.start_U.tolist() == [0]
 
 
 BEST = [
@@ -199,13 +179,6 @@ def test_flip_probabilities_travel_with_the_judgements():
     assert got.flip_J.dtype == torch.float64
 
 
-def test_one_flip_probability_for_all():
-    plain = judgements_of(ROWS)
-    noisy = dataclasses.replace(plain, flip_R=np.full(len(plain), 0.25))
-    assert pair_examples(noisy, Counting(False)).flip_J.tolist() == [0.25] * 4
-    assert pair_examples(plain, Counting(False)).flip_J is None
-
-
 @pytest.mark.parametrize("chunk", [1, 4096])
 def test_a_text_without_finite_features_is_named_by_its_row(monkeypatch, chunk):
     monkeypatch.setattr(module, "CHUNK", chunk)
@@ -250,21 +223,14 @@ def test_inconsistent_widths_and_flips_are_refused(more):
         PairExamples(x_RD, y_R, start_U, **more)
 
 
-@pytest.mark.parametrize("users", [[2, 0], [1], [0, 1, 2], []])
-def test_selecting_examples_is_selecting_judgements(users):
-    judgements = judgements_of(ROWS)
-    features = HashingFeatures(dimension=33)
-    got = pair_examples(judgements, features).select(np.array(users))
-    expected = pair_examples(judgements.select(users), features)
-    for name in ("x_RD", "y_R", "start_U"):
-        assert torch.equal(getattr(got, name), getattr(expected, name))
-
-
+@pytest.mark.parametrize("rows", [ROWS, BEST])
 @pytest.mark.parametrize("users", [[1, 0], [1], [0], []])
-def test_selecting_judgements_over_several_responses(users):
-    judgements, features = best_of(BEST), HashingFeatures(dimension=33)
-    got = pair_examples(judgements, features).select(np.array(users))
-    assert got.width == 3  # as on the whole node
+def test_selecting_examples_is_selecting_judgements(users, rows):
+    judgements = (judgements_of if rows is ROWS else best_of)(rows)
+    features = HashingFeatures(dimension=33)
+    whole = pair_examples(judgements, features)
+    got = whole.select(np.array(users))
+    assert got.width == whole.width  # as on the whole node
     expected = pair_examples(judgements.select(users), features)
     assert got.start_U.tolist() == expected.start_U.tolist()
     there = torch.isfinite(got.y_R)

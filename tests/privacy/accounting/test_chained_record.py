@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -33,7 +32,7 @@ FIRST = {"kind": "test"}
 REFUSALS = (RecordDamaged, NoRecord)
 
 
-def fill(path: Path, lines: int, mark: str = "line") -> list[dict]:
+def fill(path, lines, mark="line"):
     """A record of so many lines; its payloads."""
     record = ChainedRecord(path, FIRST)
     for number in range(2, lines + 1):
@@ -42,18 +41,18 @@ def fill(path: Path, lines: int, mark: str = "line") -> list[dict]:
     return list(read(path).lines)
 
 
-def opened(path: Path) -> list[dict]:
+def opened(path):
     record = ChainedRecord(path, FIRST)
     record.close()
     return list(record.contents.lines)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / "record.jsonl"
 
 
-def test_lines_have_their_index_and_the_hash_of_the_line_before(path: Path) -> None:
+def test_lines_have_their_index_and_the_hash_of_the_line_before(path):
     record = ChainedRecord(path, FIRST)
     head = record.append({"a": "ü\n"})
     assert record.head == head == read(path).head
@@ -69,12 +68,12 @@ def test_lines_have_their_index_and_the_hash_of_the_line_before(path: Path) -> N
 @pytest.mark.parametrize(
     "text", ["", "7", "7:ab", "x:" + "0" * 64, "1:" + "g" * 64, "-1:" + "0" * 64]
 )
-def test_what_is_no_head(text: str) -> None:
+def test_what_is_no_head(text):
     with pytest.raises(ValueError, match=r"head|hexadecimal"):
         Head.parse(text)
 
 
-def test_every_head_it_had_is_on_the_chain_and_no_other(path: Path) -> None:
+def test_every_head_it_had_is_on_the_chain_and_no_other(path):
     record = ChainedRecord(path, FIRST)
     heads = [record.head, *(record.append({"n": n}) for n in range(5))]
     assert all(read(path).on_chain(head) for head in heads)
@@ -83,13 +82,13 @@ def test_every_head_it_had_is_on_the_chain_and_no_other(path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640])
-def test_both_files_have_the_mode_that_was_asked_for(path: Path, mode: int) -> None:
+def test_both_files_have_the_mode_that_was_asked_for(path, mode):
     ChainedRecord(path, FIRST, mode=mode).close()
     for file in (path, head_path(path)):
         assert file.stat().st_mode & 0o777 == mode
 
 
-def test_another_first_line_is_refused_and_nothing_changed(path: Path) -> None:
+def test_another_first_line_is_refused_and_nothing_changed(path):
     fill(path, 3)
     path.write_bytes(path.read_bytes() + b'{"torn')
     before = path.read_bytes(), head_path(path).read_bytes()
@@ -99,7 +98,7 @@ def test_another_first_line_is_refused_and_nothing_changed(path: Path) -> None:
     assert (path.read_bytes(), head_path(path).read_bytes()) == before
 
 
-def test_what_was_there_before_must_be_there(path: Path) -> None:
+def test_what_was_there_before_must_be_there(path):
     with pytest.raises(RecordDamaged, match="was deleted, and its head with it"):
         ChainedRecord(path, FIRST, begun=True)
     assert not path.exists()
@@ -108,7 +107,7 @@ def test_what_was_there_before_must_be_there(path: Path) -> None:
 
 
 @pytest.mark.parametrize("raw", [b'{"ledger": 1}\n', b'{"ledger": 1}\n{"round": 1}\n', b"notes\n"])
-def test_other_files_are_named(path: Path, raw: bytes) -> None:
+def test_other_files_are_named(path, raw):
     path.write_bytes(raw)
     with pytest.raises(NoRecord, match="something else"):
         ChainedRecord(path, FIRST)
@@ -116,7 +115,7 @@ def test_other_files_are_named(path: Path, raw: bytes) -> None:
     assert not head_path(path).exists()
 
 
-def test_one_writer_at_a_time_and_readers_beside(path: Path) -> None:
+def test_one_writer_at_a_time_and_readers_beside(path):
     first = ChainedRecord(path, FIRST)
     with pytest.raises(RecordInUse):
         ChainedRecord(path, FIRST)
@@ -126,16 +125,14 @@ def test_one_writer_at_a_time_and_readers_beside(path: Path) -> None:
     assert len(opened(path)) == 2
 
 
-def test_one_that_is_forgotten_waits_for_nothing_and_can_be_opened(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_is_forgotten_waits_for_nothing_and_can_be_opened(path, monkeypatch):
     # The collector may run in a thread that holds what the end of another waits for.
     on_disk = threading.Event()
     real = os.fdatasync
     record = ChainedRecord(path, FIRST)
     monkeypatch.setattr(os, "fdatasync", lambda file: (on_disk.wait(60), real(file))[1])
     record.append({"n": 1})
-    record.cycle = record  # type: ignore[attr-defined]  only the collector ends it
+    record.cycle = record  # only the collector ends it
     gone = weakref.ref(record)
     del record
     collecting = threading.Thread(target=gc.collect, daemon=True)
@@ -149,7 +146,7 @@ def test_one_that_is_forgotten_waits_for_nothing_and_can_be_opened(
     assert opened(path) == [FIRST, {"n": 1}]
 
 
-def test_it_can_be_read_while_another_process_writes(path: Path) -> None:
+def test_it_can_be_read_while_another_process_writes(path):
     code = (
         "import sys; from pathlib import Path; "
         "from murmuration.privacy.accounting.chained_record import ChainedRecord\n"
@@ -172,19 +169,17 @@ def test_it_can_be_read_while_another_process_writes(path: Path) -> None:
 
 # What happens to the files.
 
-Edit = Callable[[Path], None]
 
-
-def truncated(size: int) -> Edit:
-    def edit(file: Path) -> None:
+def truncated(size):
+    def edit(file):
         raw = file.read_bytes()
         file.write_bytes(raw[: size % (len(raw) + 1)])
 
     return edit
 
 
-def flipped(bit: int) -> Edit:
-    def edit(file: Path) -> None:
+def flipped(bit):
+    def edit(file):
         raw = bytearray(file.read_bytes())
         if raw:
             raw[bit // 8 % len(raw)] ^= 1 << bit % 8
@@ -193,8 +188,8 @@ def flipped(bit: int) -> Edit:
     return edit
 
 
-def swapped(one: int, other: int) -> Edit:
-    def edit(file: Path) -> None:
+def swapped(one, other):
+    def edit(file):
         lines = file.read_bytes().splitlines(keepends=True)
         if lines:
             i, j = one % len(lines), other % len(lines)
@@ -204,8 +199,8 @@ def swapped(one: int, other: int) -> Edit:
     return edit
 
 
-def without(place: int) -> Edit:
-    def edit(file: Path) -> None:
+def without(place):
+    def edit(file):
         lines = file.read_bytes().splitlines(keepends=True)
         place_in = place % len(lines) if lines else 0
         file.write_bytes(b"".join(lines[:place_in] + lines[place_in + 1 :]))
@@ -213,11 +208,22 @@ def without(place: int) -> Edit:
     return edit
 
 
-def replaced(data: bytes) -> Edit:
+def replaced(data):
     return lambda file: file.write_bytes(data) and None
 
 
-def deleted(file: Path) -> None:
+def older_head(lines):
+    """The head as it was after so many lines."""
+
+    def edit(path):
+        older = path.with_name("older")
+        fill(older, lines)
+        head_path(path).write_bytes(head_path(older).read_bytes())
+
+    return edit
+
+
+def deleted(file):
     file.unlink()
 
 
@@ -232,7 +238,7 @@ DAMAGE = st.one_of(
 )
 
 
-def shows_at_least(path: Path, lines: list[dict]) -> None:
+def shows_at_least(path, lines):
     """The record is refused, or has all these lines."""
     try:
         found = opened(path)
@@ -247,8 +253,8 @@ def shows_at_least(path: Path, lines: list[dict]) -> None:
     on_head=st.lists(DAMAGE, max_size=2),
 )
 def test_whatever_is_done_to_the_files_it_is_refused_or_whole(
-    tmp_path_factory: pytest.TempPathFactory, lines: int, on_record: list[Edit], on_head: list[Edit]
-) -> None:
+    tmp_path_factory, lines, on_record, on_head
+):
     """Damage to either file or both. Both deleted at once is the older state of both: see below."""
     path = tmp_path_factory.mktemp("record") / "record.jsonl"
     written = fill(path, lines)
@@ -264,9 +270,7 @@ def test_whatever_is_done_to_the_files_it_is_refused_or_whole(
 
 
 @given(data=st.data(), older=st.integers(0, 5), more=st.integers(1, 5))
-def test_an_older_copy_of_either_file_is_refused(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, older: int, more: int
-) -> None:
+def test_an_older_copy_of_either_file_is_refused(tmp_path_factory, data, older, more):
     path = tmp_path_factory.mktemp("record") / "record.jsonl"
     fill(path, 1)
     record = ChainedRecord(path, FIRST)
@@ -286,7 +290,7 @@ def test_an_older_copy_of_either_file_is_refused(
             ChainedRecord(path, FIRST)
 
 
-def test_a_cut_is_not_taken_for_a_crash_because_the_head_is_damaged_too(path: Path) -> None:
+def test_a_cut_is_not_taken_for_a_crash_because_the_head_is_damaged_too(path):
     """Only a crash after a line was written tears a slot: the line must be there."""
     fill(path, 4)
     lines = path.read_bytes().splitlines(keepends=True)
@@ -298,7 +302,7 @@ def test_a_cut_is_not_taken_for_a_crash_because_the_head_is_damaged_too(path: Pa
 
 @pytest.mark.parametrize("which", ["record", "head"])
 @pytest.mark.parametrize("lines", [2, 4, 6])
-def test_another_records_file_is_refused(tmp_path: Path, which: str, lines: int) -> None:
+def test_another_records_file_is_refused(tmp_path, which, lines):
     path, other = tmp_path / "record", tmp_path / "other"
     fill(path, 4)
     fill(other, lines, mark="other")
@@ -308,7 +312,7 @@ def test_another_records_file_is_refused(tmp_path: Path, which: str, lines: int)
         ChainedRecord(path, FIRST)
 
 
-def test_both_files_rolled_back_at_once_look_like_then(path: Path) -> None:
+def test_both_files_rolled_back_at_once_look_like_then(path):
     """The limit, stated in docs/explanation/accounting.md: a head kept elsewhere shows it."""
     fill(path, 3)
     older = path.read_bytes(), head_path(path).read_bytes()
@@ -330,6 +334,7 @@ def test_both_files_rolled_back_at_once_look_like_then(path: Path) -> None:
         (lambda path: head_path(path).unlink(), "record.jsonl.head was deleted"),
         (lambda path: flipped(0)(head_path(path)), "was edited or damaged|rolled back or damaged"),
         (replaced(b"[" * 50_000 + b"\n"), "record.jsonl"),
+        (older_head(3), "record.jsonl.head was rolled back or damaged: it covers 3 lines of 5"),
         (swapped(1, 3), "record.jsonl:2: this was line 4: lines were removed, added or moved"),
         (
             lambda path: path.write_bytes(path.read_bytes().replace(b'"line": 3', b'"line": 8')),
@@ -341,7 +346,7 @@ def test_both_files_rolled_back_at_once_look_like_then(path: Path) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_happened_is_said_by_name(path: Path, damage: Edit, said: str) -> None:
+def test_what_happened_is_said_by_name(path, damage, said):
     fill(path, 5)
     damage(path)
     files = {file: file.read_bytes() for file in path.parent.iterdir()}
@@ -365,16 +370,16 @@ class Disk:
     ``synced`` is what of each file would be left if the power failed.
     """
 
-    def __init__(self, patched: pytest.MonkeyPatch, crash_at: int, halfway: bool) -> None:
+    def __init__(self, patched, crash_at, halfway):
         self.step, self.crash_at, self.halfway = 0, crash_at, halfway
-        self.synced: dict[str, bytes] = {}
+        self.synced = {}
         self.real = {name: getattr(os, name) for name in ("write", "pwrite", "fsync", "fdatasync")}
         patched.setattr(os, "write", lambda fd, data: self.put("write", fd, data))
         patched.setattr(os, "pwrite", lambda fd, data, at: self.put("pwrite", fd, data, at))
         patched.setattr(os, "fsync", lambda fd: self.sync("fsync", fd))
         patched.setattr(os, "fdatasync", lambda fd: self.sync("fdatasync", fd))
 
-    def put(self, name: str, fd: int, data: bytes, *at: int) -> int:
+    def put(self, name, fd, data, *at):
         self.step += 1
         if self.step == self.crash_at:
             if self.halfway:
@@ -382,7 +387,7 @@ class Disk:
             raise Crash
         return self.real[name](fd, data, *at)
 
-    def sync(self, name: str, fd: int) -> None:
+    def sync(self, name, fd):
         self.step += 1
         if self.step == self.crash_at:
             raise Crash
@@ -392,7 +397,7 @@ class Disk:
             self.synced[str(file)] = file.read_bytes()
 
 
-def crashes(path: Path, act: Callable[[], None]) -> Iterator[tuple[Disk, bool]]:
+def crashes(path, act):
     """``act()``, ended at each of its steps in turn; the files as they were before each time."""
     files = [path, head_path(path)]
     before = {file: file.read_bytes() for file in files if file.exists()}
@@ -415,12 +420,12 @@ def crashes(path: Path, act: Callable[[], None]) -> Iterator[tuple[Disk, bool]]:
 
 
 @pytest.mark.parametrize("lines", [1, 2, 3])
-def test_a_crash_anywhere_in_an_append_leaves_what_was_acknowledged(path: Path, lines: int) -> None:
+def test_a_crash_anywhere_in_an_append_leaves_what_was_acknowledged(path, lines):
     """After a kill, and after a loss of power that keeps or loses what was not flushed yet."""
     fill(path, lines)
-    acknowledged: list[int] = []
+    acknowledged = []
 
-    def append_twice() -> None:
+    def append_twice():
         acknowledged[:] = [lines]
         with contextlib.closing(ChainedRecord(path, FIRST)) as record:
             for number in (1, 2):
@@ -443,12 +448,12 @@ def test_a_crash_anywhere_in_an_append_leaves_what_was_acknowledged(path: Path, 
     assert steps > 10
 
 
-def test_a_crash_while_it_is_made_leaves_nothing_in_the_way(path: Path) -> None:
+def test_a_crash_while_it_is_made_leaves_nothing_in_the_way(path):
     for _ in crashes(path, lambda: ChainedRecord(path, FIRST).close()):
         assert opened(path) == [FIRST]
 
 
-def test_a_crash_while_it_recovers_is_recovered_from(path: Path) -> None:
+def test_a_crash_while_it_recovers_is_recovered_from(path):
     lines = fill(path, 4)
     raw, head = path.read_bytes(), head_path(path).read_bytes()
     with contextlib.closing(ChainedRecord(path, FIRST)) as record:
@@ -464,13 +469,11 @@ def test_a_crash_while_it_recovers_is_recovered_from(path: Path) -> None:
 @pytest.mark.parametrize(
     ("step", "acknowledged"), [("write", 0), ("fsync", 0), ("pwrite", 0), ("fdatasync", 1)]
 )
-def test_after_an_error_nothing_more_is_written(
-    path: Path, monkeypatch: pytest.MonkeyPatch, step: str, acknowledged: int
-) -> None:
+def test_after_an_error_nothing_more_is_written(path, monkeypatch, step, acknowledged):
     """That a head did not reach the disk shows when the next line is to be written."""
     record = ChainedRecord(path, FIRST)
 
-    def full(*_: object) -> None:
+    def full(*_):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
@@ -488,9 +491,7 @@ def test_after_an_error_nothing_more_is_written(
     ]
 
 
-def test_a_line_that_the_disk_takes_only_in_part_is_an_error(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_that_the_disk_takes_only_in_part_is_an_error(path, monkeypatch):
     record = ChainedRecord(path, FIRST)
     real = os.write
     with monkeypatch.context() as patched:
@@ -500,7 +501,7 @@ def test_a_line_that_the_disk_takes_only_in_part_is_an_error(
     assert opened(path) == [FIRST]
 
 
-def test_a_file_of_slots(path: Path) -> None:
+def test_a_file_of_slots(path):
     fill(path, 3)
     raw = head_path(path).read_bytes()
     assert len(raw) == 2 * chained_record._SLOT

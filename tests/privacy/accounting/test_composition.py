@@ -32,7 +32,7 @@ events = st.one_of(
 
 @settings(max_examples=15, phases=[Phase.generate])
 @given(events, events, st.integers(1, 20), st.integers(1, 5))
-def test_events_of_any_kind_compose_in_any_order(first, second, times: int, more: int) -> None:
+def test_events_of_any_kind_compose_in_any_order(first, second, times, more):
     both = composed_epsilon([(first, times), (second, more)], **TERMS)
     swapped = composed_epsilon([(second, more), (first, times)], **TERMS)
     assert swapped == pytest.approx(both, rel=1e-6, abs=1e-9)
@@ -45,14 +45,14 @@ def test_events_of_any_kind_compose_in_any_order(first, second, times: int, more
     assert both >= max(alone) - 1e-6
 
 
-def test_twice_t_rounds_are_t_rounds_twice() -> None:
+def test_twice_t_rounds_are_t_rounds_twice():
     event = MixtureGaussian(3.0, 6, 0.05)
     whole = composed_epsilon([(event, 80)], **TERMS)
     halves = composed_epsilon([(event, 40), (event, 40)], **TERMS)
     assert halves == pytest.approx(whole, rel=1e-6)
 
 
-def test_nothing_released_has_no_loss_and_an_unprotected_release_every() -> None:
+def test_nothing_released_has_no_loss_and_an_unprotected_release_every():
     assert composition([], adjacency=Adjacency.REPLACE) is None
     assert composition([(Unprotected(), 0)], adjacency=Adjacency.REPLACE) is None
     assert composed_epsilon([(PureDp(1.0), 0)], **TERMS) == 0.0
@@ -62,7 +62,7 @@ def test_nothing_released_has_no_loss_and_an_unprotected_release_every() -> None
 
 @pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
 @pytest.mark.parametrize(("probability", "noise"), [(1e-9, 1.0), (1e-6, 1.0), (1e-6, 1e3)])
-def test_the_grid_is_never_finer_than_rounding_allows(adjacency, probability, noise) -> None:
+def test_the_grid_is_never_finer_than_rounding_allows(adjacency, probability, noise):
     event, rounds = PoissonGaussian(probability, noise), 100_000
     total = composition([(event, rounds)], adjacency=adjacency)
     assert total is not None
@@ -79,9 +79,7 @@ def test_the_grid_is_never_finer_than_rounding_allows(adjacency, probability, no
 )
 @pytest.mark.parametrize("noise", [0.7945, 3.0])
 @pytest.mark.parametrize("delta", [0.1, 1e-3, 1e-8])
-def test_a_single_release_is_certified_where_its_loss_ends(
-    probability, noise, delta, interval
-) -> None:
+def test_a_single_release_is_certified_where_its_loss_ends(probability, noise, delta, interval):
     """Of a user who is added the loss is bounded, and much of its mass lies in the last cells."""
     event = PoissonGaussian(probability, noise)
     found = composed_epsilon(

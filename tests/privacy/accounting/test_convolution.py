@@ -1,7 +1,6 @@
 """Certified convolution against closed forms, exact arithmetic and 50 digits."""
 
 import math
-from types import SimpleNamespace
 
 import mpmath
 import numpy as np
@@ -29,7 +28,7 @@ ADD, SWAP = Adjacency.ADD_REMOVE, Adjacency.REPLACE
 @pytest.mark.parametrize("rounds", [1, 30, 1000, 200_000, 1_000_000])
 @pytest.mark.parametrize("mu", [0.1, 1.0])
 @pytest.mark.parametrize("adjacency", [ADD, SWAP])
-def test_composed_gaussians_are_one_gaussian(rounds: int, mu: float, adjacency: Adjacency) -> None:
+def test_composed_gaussians_are_one_gaussian(rounds, mu, adjacency):
     # Of noise √T/μ, and with two vectors changed half of that: the closed form is known.
     event = PoissonGaussian(1.0, adjacency.vectors_changed * math.sqrt(rounds) / mu)
     total = composition([(event, rounds)], adjacency=adjacency)
@@ -50,12 +49,12 @@ def test_composed_gaussians_are_one_gaussian(rounds: int, mu: float, adjacency: 
     ],
 )
 def test_exact_convolution_of_sampled_gaussians(
-    checks: SimpleNamespace,
-    event: PoissonGaussian,
-    adjacency: Adjacency,
-    rounds: int,
-    interval: float,
-) -> None:
+    checks,
+    event,
+    adjacency,
+    rounds,
+    interval,
+):
     total = composition([(event, rounds)], adjacency=adjacency, interval=interval)
     assert total is not None
     for way in total.ways:
@@ -76,9 +75,7 @@ def test_exact_convolution_of_sampled_gaussians(
     ),
     st.floats(0.01, 0.5),
 )
-def test_any_distributions_of_several_kinds(
-    checks: SimpleNamespace, drawn: list, interval: float
-) -> None:
+def test_any_distributions_of_several_kinds(checks, drawn, interval):
     parts = []
     for weights, lowest, infinite, times in drawn:
         weight_N = np.array(weights) + 1e-12
@@ -87,7 +84,7 @@ def test_any_distributions_of_several_kinds(
     checks.dominates_exactly(OneWay(parts, interval), close_to=1e-5)
 
 
-def test_a_million_pure_releases_are_binomial() -> None:
+def test_a_million_pure_releases_are_binomial():
     each, times = 0.002, 1_000_000
     flips = np.arange(times + 1)
     mass = stats.binom.pmf(flips, times, special.expit(-each))
@@ -102,13 +99,13 @@ def test_a_million_pure_releases_are_binomial() -> None:
         assert math.fsum((mass * -np.expm1(np.minimum(less - loss, 0.0))).tolist()) > delta
 
 
-def test_what_wraps_around_is_counted(checks: SimpleNamespace) -> None:
+def test_what_wraps_around_is_counted(checks):
     total = composition([(PoissonGaussian(0.3, 3.0), 50)], adjacency=SWAP, interval=0.05)
     assert total is not None
     checks.survives_a_narrow_window(total.removed)
 
 
-def test_a_tilt_for_one_delta_holds_at_every_other() -> None:
+def test_a_tilt_for_one_delta_holds_at_every_other():
     total = composition([(PoissonGaussian(1.0, 100.0), 10_000)], adjacency=ADD, interval=1e-3)
     assert total is not None
     exact = [epsilon_of(1.0, delta) for delta in (1e-14, 1e-9, 1e-5, 0.1)]
@@ -118,7 +115,7 @@ def test_a_tilt_for_one_delta_holds_at_every_other() -> None:
         assert all(f >= e for f, e in zip(found, exact, strict=True))
 
 
-def test_transforms_are_as_good_as_the_proof_takes_them_to_be() -> None:
+def test_transforms_are_as_good_as_the_proof_takes_them_to_be():
     generator = np.random.default_rng(0)
     for cells in (2**8, 2**14, 2**18, 2**20):
         bump = np.exp(-0.5 * ((np.arange(cells) - cells / 2) / (cells / 40)) ** 2)
@@ -143,9 +140,7 @@ def test_transforms_are_as_good_as_the_proof_takes_them_to_be() -> None:
         (0.01, 30.0, 1e-5),
     ],
 )
-def test_single_distributions_dominate_with_the_allowance(
-    probability: float, sigma: float, interval: float
-) -> None:
+def test_single_distributions_dominate_with_the_allowance(probability, sigma, interval):
     # A cohort's Gaussian mixture (1 − q)N(0, σ²) + qN(1, σ²) against N(0, σ²), with 40 digits.
     losses = PoissonGaussian(probability, sigma).loss(ADD, interval)
     with mpmath.workdps(40):
@@ -169,10 +164,10 @@ def test_single_distributions_dominate_with_the_allowance(
             assert len(wanted) < 9
 
 
-def _divergence(q: mpmath.mpf, s: mpmath.mpf, alpha: mpmath.mpf, removed: bool) -> mpmath.mpf:
+def _divergence(q, s, alpha, removed):
     """H_α of the mixture against the Gaussian, or the other way around."""
 
-    def above(x: mpmath.mpf, mean: int) -> mpmath.mpf:
+    def above(x, mean):
         return mpmath.erfc((x - mean) / (s * mpmath.sqrt(2))) / 2
 
     # The mixture's density over the Gaussian's is 1 − q + q e^((x − 1/2)/σ²), rising in x.
@@ -186,7 +181,7 @@ def _divergence(q: mpmath.mpf, s: mpmath.mpf, alpha: mpmath.mpf, removed: bool) 
     return (1 - gaussian) - alpha * (1 - mixture)
 
 
-def test_merging_cells_errs_on_the_safe_side() -> None:
+def test_merging_cells_errs_on_the_safe_side():
     interval = 1e-3
     fine, _ = PoissonGaussian(0.3, 1.0).loss(ADD, interval)
     for factor in (2, 8, 64):
@@ -200,7 +195,7 @@ def test_merging_cells_errs_on_the_safe_side() -> None:
             assert deltas[0] <= deltas[1] * (1 + 1e-12) <= deltas[0] + 0.2 * factor * interval
 
 
-def test_a_wide_composition_stays_small() -> None:
+def test_a_wide_composition_stays_small():
     # ε of thousands spans ten million cells of the finest grid.
     found = composed_epsilon(
         [(PoissonGaussian(1.0, 0.5), 1000)], adjacency=ADD, delta=1e-5, interval=1e-3
@@ -209,7 +204,7 @@ def test_a_wide_composition_stays_small() -> None:
     assert exact <= found <= exact * (1 + 1e-3)
 
 
-def test_no_refusal_up_to_a_hundred_thousand_rounds() -> None:
+def test_no_refusal_up_to_a_hundred_thousand_rounds():
     for event in (PoissonGaussian(0.01, 3.0), PoissonGaussian(1.0, 300.0), PureDp(0.001)):
         for adjacency in (ADD, SWAP):
             found = composed_epsilon(
@@ -218,7 +213,7 @@ def test_no_refusal_up_to_a_hundred_thousand_rounds() -> None:
             assert 0.0 < found < math.inf
 
 
-def test_what_cannot_be_certified_is_refused_and_says_what_can() -> None:
+def test_what_cannot_be_certified_is_refused_and_says_what_can():
     event, terms = PoissonGaussian(1.0, 1000.0), {"adjacency": ADD, "interval": 1e-4}
     with pytest.raises(
         Uncertified, match=r"1,000,000 releases: .* choose at least (.*)$"
@@ -231,7 +226,7 @@ def test_what_cannot_be_certified_is_refused_and_says_what_can() -> None:
         composed_epsilon([(PureDp(1e-4), 10**12)], delta=1e-5, **terms)
 
 
-def test_infinite_losses_add_up() -> None:
+def test_infinite_losses_add_up():
     masses = DiscretePMF(np.array([0]), np.array([0.9]), 0.1)
     loss = convolve([(masses, 3)], interval=0.1, tilt=0.0, lowest=0, cells=16, beyond=1.0)
     assert loss.infinite == pytest.approx(1 - 0.9**3, rel=1e-9)

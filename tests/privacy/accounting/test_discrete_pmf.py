@@ -18,9 +18,7 @@ from murmuration.privacy.accounting.discrete_pmf import DiscretePMF, between
     st.floats(1e-4, 0.5),
     st.integers(-20, 20),
 )
-def test_both_totals_stay_and_nothing_is_cheaper(
-    pairs: list[tuple[float, float]], interval: float, lowest: int
-) -> None:
+def test_both_totals_stay_and_nothing_is_cheaper(pairs, interval, lowest):
     # From each loss to the next, P and Q at a ratio that lies there, anywhere; then no Q at all.
     upper_N = np.array([mass for mass, _ in pairs] + [0.5]) / (len(pairs) + 1)
     place_N = lowest + np.arange(len(pairs)) + np.array([place for _, place in pairs])
@@ -37,7 +35,7 @@ def test_both_totals_stay_and_nothing_is_cheaper(
         assert ours >= exact - 1e-12
 
 
-def test_beyond_the_last_loss_counts_as_it_is() -> None:
+def test_beyond_the_last_loss_counts_as_it_is():
     # All of P and of Q at a ratio of e: at an infinite loss is only what the last one leaves.
     found = between(np.array([0.0, 0.5]), np.array([0.0, 0.5 / math.e]), 0, 0.5)
     assert found.infinite == pytest.approx(0.5 * (1.0 - math.exp(0.5 - 1.0)))
@@ -47,7 +45,7 @@ def test_beyond_the_last_loss_counts_as_it_is() -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, 1e-9, 0.25, 0.2504, 3.0, 500.0])
 @pytest.mark.parametrize("delta", [0.0, 1e-6, 0.5])
-def test_the_worst_of_a_promise_is_the_librarys(epsilon: float, delta: float) -> None:
+def test_the_worst_of_a_promise_is_the_librarys(epsilon, delta):
     found = DiscretePMF.worst(epsilon, delta, 1e-3)
     theirs = pld.from_privacy_parameters(
         common.DifferentialPrivacyParameters(epsilon, delta), value_discretization_interval=1e-3
@@ -58,14 +56,14 @@ def test_the_worst_of_a_promise_is_the_librarys(epsilon: float, delta: float) ->
     assert found.infinite == expected.infinite
 
 
-def test_no_promise_is_an_infinite_loss() -> None:
+def test_no_promise_is_an_infinite_loss():
     nothing = DiscretePMF.worst(0.0, 1.0, 1e-3)
     assert nothing.infinite == 1.0
     assert len(nothing.mass_N) == len(nothing.index_N) == 0
 
 
 @pytest.mark.parametrize("mass", [0.0, 0.05, 0.3, 0.95])
-def test_what_is_moved_to_infinity_counts_in_full_at_every_epsilon(mass: float) -> None:
+def test_what_is_moved_to_infinity_counts_in_full_at_every_epsilon(mass):
     plain = DiscretePMF.dense(-3, np.array([0.1, 0.2, 0.3, 0.2, 0.1, 0.05, 0.05]), 0.0)
     moved = plain.moved_to_infinity(mass)
     assert moved.mass_N.sum() + moved.infinite == pytest.approx(1.0)
@@ -79,7 +77,7 @@ def test_what_is_moved_to_infinity_counts_in_full_at_every_epsilon(mass: float) 
             assert more == pytest.approx(less + mass)
 
 
-def test_masses_that_would_underflow_are_infinite() -> None:
+def test_masses_that_would_underflow_are_infinite():
     masses = DiscretePMF.dense(0, np.array([0.5, 1e-250, 0.5]), 0.0)
     assert masses.index_N.tolist() == [0, 2]
     assert 0.0 < masses.infinite < 1e-200
@@ -88,6 +86,6 @@ def test_masses_that_would_underflow_are_infinite() -> None:
 @pytest.mark.parametrize(
     ("mass", "infinite"), [(-1e-3, 0.0), (math.nan, 0.0), (2.0, 0.0), (0.5, 2.0), (0.5, math.nan)]
 )
-def test_what_is_no_distribution_is_refused(mass: float, infinite: float) -> None:
+def test_what_is_no_distribution_is_refused(mass, infinite):
     with pytest.raises(ValueError, match="not a distribution"):
         DiscretePMF.dense(0, np.array([mass]), infinite)

@@ -22,21 +22,21 @@ from murmuration.privacy.adjacency import Adjacency, Unsupported
 GAUSSIAN = PoissonGaussian(0.2, 1.5)
 
 
-def discrete(scale: float, reach: int) -> tuple[np.ndarray, np.ndarray]:
+def discrete(scale, reach):
     """Points and probabilities of the discrete Gaussian, normalised exactly enough."""
     z = np.arange(-reach, reach + 1)
     weights = np.exp(-(z.astype(np.float64) ** 2) / (2 * scale**2))
     return z, weights / weights.sum()
 
 
-def rounded(scale: float, z: np.ndarray) -> np.ndarray:
+def rounded(scale, z):
     """Probabilities of the rounded Gaussian; from the tail that is small."""
     low, high = (np.abs(z) - 0.5) / scale, (np.abs(z) + 0.5) / scale
     return np.where(z == 0, 1 - 2 * stats.norm.sf(high), stats.norm.sf(low) - stats.norm.sf(high))
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0, 5.5, 40.0])
-def test_the_sandwich_holds_at_every_point(scale: float) -> None:
+def test_the_sandwich_holds_at_every_point(scale):
     z, found = discrete(scale, int(12 * scale))
     ratio = np.log(found / rounded(scale, z))
     assert (ratio <= 1 / (24 * scale**2) * (1 + 1e-6) + 1e-12).all()
@@ -47,11 +47,11 @@ def test_the_sandwich_holds_at_every_point(scale: float) -> None:
     assert (-ratio).max() > 0.4 * below.max()
 
 
-def hockey_stick(first: np.ndarray, second: np.ndarray, alpha: float) -> float:
+def hockey_stick(first, second, alpha):
     return float(np.maximum(first - alpha * second, 0.0).sum())
 
 
-def shifted(weights: np.ndarray, by: tuple[int, ...]) -> np.ndarray:
+def shifted(weights, by):
     return np.roll(weights, by, axis=tuple(range(len(by))))
 
 
@@ -60,9 +60,7 @@ def shifted(weights: np.ndarray, by: tuple[int, ...]) -> np.ndarray:
     ("scale", "shifts"),
     [(6.0, [(4,), (-4,)]), (40.0, [(60,), (60,)]), (16.0, [(12, 16), (-12, -16)])],
 )
-def test_the_exact_divergence_is_within_the_bound(
-    scale: float, shifts: list[tuple[int, ...]], probability: float
-) -> None:
+def test_the_exact_divergence_is_within_the_bound(scale, shifts, probability):
     """Sampled discrete Gaussians in one and two dimensions, every direction of every relation."""
     dimension = len(shifts[0])
     length = max(math.hypot(*shift) for shift in shifts)
@@ -87,7 +85,7 @@ def test_the_exact_divergence_is_within_the_bound(
                 assert exact <= continuous + more + 1e-9
 
 
-def test_the_continuous_loss_alone_would_be_false() -> None:
+def test_the_continuous_loss_alone_would_be_false():
     """At small scales there are ε at which the discrete noise costs more: the rest is needed."""
     worst = 0.0
     for scale, shift in itertools.product((1.0, 1.5, 2.0), (1, 2)):
@@ -104,8 +102,8 @@ def test_the_continuous_loss_alone_would_be_false() -> None:
 
 
 @pytest.mark.parametrize("adjacency", list(Adjacency))
-def test_composed_it_is_at_least_the_continuous_cost_and_barely_more(adjacency: Adjacency) -> None:
-    def cost(event: events.Event) -> float:
+def test_composed_it_is_at_least_the_continuous_cost_and_barely_more(adjacency):
+    def cost(event):
         return accountant.epsilon([(event, 50)], adjacency=adjacency, delta=1e-5, interval=1e-3)
 
     plain, fine = cost(GAUSSIAN), cost(DiscretizedGaussian(GAUSSIAN, 100_000, 28))
@@ -114,7 +112,7 @@ def test_composed_it_is_at_least_the_continuous_cost_and_barely_more(adjacency: 
     assert coarse > fine + 1e-5
 
 
-def test_the_mass_that_is_moved_shows_in_delta_exactly() -> None:
+def test_the_mass_that_is_moved_shows_in_delta_exactly():
     event = DiscretizedGaussian(GAUSSIAN, 1000, 10)
     loss, plain = (loss_of(e, Adjacency.ADD_REMOVE, 1e-3) for e in (event, GAUSSIAN))
     assert 1e-5 < event.delta_overhead < 1e-3
@@ -123,7 +121,7 @@ def test_the_mass_that_is_moved_shows_in_delta_exactly() -> None:
         assert more == pytest.approx(event.delta_overhead, rel=1e-6)
 
 
-def test_excess_grows_with_dimension_and_reach_and_falls_with_scale() -> None:
+def test_excess_grows_with_dimension_and_reach_and_falls_with_scale():
     base = delta_overhead(1000, 2.0**20, 1.0)
     assert delta_overhead(2000, 2.0**20, 1.0) > base
     assert delta_overhead(1000, 2.0**20, 30.0) > base
@@ -132,7 +130,7 @@ def test_excess_grows_with_dimension_and_reach_and_falls_with_scale() -> None:
     assert delta_overhead(10_000, 2.0**28, 1.0) == pytest.approx(1.9e-14, rel=0.02)
 
 
-def test_a_mixture_of_examples_has_a_discrete_form_too() -> None:
+def test_a_mixture_of_examples_has_a_discrete_form_too():
     mixture = MixtureGaussian(2.0, 4, 0.05)
     event = DiscretizedGaussian(mixture, 100, 28)
     for relation in (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT):
@@ -150,7 +148,7 @@ def test_a_mixture_of_examples_has_a_discrete_form_too() -> None:
     )
 
 
-def test_it_is_written_to_ledgers_and_read_again() -> None:
+def test_it_is_written_to_ledgers_and_read_again():
     for event in (
         DiscretizedGaussian(GAUSSIAN, 7, 28),
         DiscretizedGaussian(MixtureGaussian(2.0, 4, 0.05), 7, 20),
@@ -175,21 +173,19 @@ def test_it_is_written_to_ledgers_and_read_again() -> None:
         (GAUSSIAN, 10_000, 4, "too coarse"),
     ],
 )
-def test_what_nothing_can_be_said_about(
-    event: object, dimension: int, precision: int, message: str
-) -> None:
+def test_what_nothing_can_be_said_about(event, dimension, precision, message):
     with pytest.raises(ValueError, match=message):
-        DiscretizedGaussian(event, dimension, precision)  # type: ignore[arg-type]
+        DiscretizedGaussian(event, dimension, precision)
 
 
-def test_group_privacy_has_none_that_composes() -> None:
+def test_group_privacy_has_none_that_composes():
     with pytest.raises(ValueError, match="other events cannot join"):
-        DiscretizedGaussian(GroupGaussian(2.0, 4, 0.05), 10, 28).loss(Adjacency.ADD_REMOVE, 1e-3)  # type: ignore[arg-type]
+        DiscretizedGaussian(GroupGaussian(2.0, 4, 0.05), 10, 28).loss(Adjacency.ADD_REMOVE, 1e-3)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.7, 1.0, 1.3])
 @pytest.mark.parametrize("parties", [2, 3, 4, 7])
-def test_the_sum_of_shares_is_one_draw_but_for_tau(share: float, parties: int) -> None:
+def test_the_sum_of_shares_is_one_draw_but_for_tau(share, parties):
     """Exactly, by convolution: the logarithm of the ratio, at every point that can be told."""
     z = np.arange(-200, 201)
     one = np.exp(-(z**2) / (2 * share**2))
@@ -209,7 +205,7 @@ def test_the_sum_of_shares_is_one_draw_but_for_tau(share: float, parties: int) -
         assert apart > 1e-3 * shares_apart(scale, parties)  # it is about this, and not vacuous
 
 
-def test_noise_in_shares_costs_more_where_shares_are_small_and_no_more_where_they_are_not() -> None:
+def test_noise_in_shares_costs_more_where_shares_are_small_and_no_more_where_they_are_not():
     small = [
         DiscretizedGaussian(PoissonGaussian(0.5, 4.0), 1, 0, parties).delta_overhead
         for parties in (1, 4, 9, 16)
@@ -226,6 +222,6 @@ def test_noise_in_shares_costs_more_where_shares_are_small_and_no_more_where_the
 
 
 @pytest.mark.parametrize("parties", [0, -1, 1.0, True])
-def test_parties_are_counted(parties: object) -> None:
+def test_parties_are_counted(parties):
     with pytest.raises(ValueError, match="at least one party"):
-        DiscretizedGaussian(PoissonGaussian(0.5, 4.0), 1, 4, parties)  # type: ignore[arg-type]
+        DiscretizedGaussian(PoissonGaussian(0.5, 4.0), 1, 4, parties)

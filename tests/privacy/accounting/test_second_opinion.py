@@ -21,7 +21,7 @@ from murmuration.privacy.accounting.events import (
     RandomizedLabels,
     Unprotected,
 )
-from murmuration.privacy.accounting.second_opinion import SecondOpinion, of_run
+from murmuration.privacy.accounting.second_opinion import of_run
 from murmuration.privacy.adjacency import Adjacency
 
 ADD, DELTA = Adjacency.ADD_REMOVE, 1e-5
@@ -126,18 +126,6 @@ def test_a_disagreement_is_a_warning(fault, monkeypatch):
     assert found.to_json()["difference"] == pytest.approx(abs(fault), rel=1e-3)
     near = replace(found, theirs=found.ours + 0.9e-4)
     assert near.warning is None
-
-
-def test_it_travels_as_json():
-    found = SecondOpinion("dp-accounting 0.6.0", 3.0, 3.0, "", ("hold-out: …",))
-    assert found.to_json() == {
-        "library": "dp-accounting 0.6.0",
-        "ours": 3.0,
-        "theirs": 3.0,
-        "why": "",
-        "by_our_rules": ["hold-out: …"],
-        "difference": 0.0,
-    }
 
 
 def test_what_is_written_names_the_events_and_both_figures(tmp_path):

@@ -1,6 +1,5 @@
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -9,7 +8,6 @@ from hypothesis import strategies as st
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import (
     BandedGaussian,
-    Event,
     ParallelEvent,
     PoissonGaussian,
     PureChoice,
@@ -29,23 +27,23 @@ class Charged:
 
     adjacency, delta = TERMS["adjacency"], TERMS["delta"]
 
-    def __init__(self) -> None:
-        self.counts: Counter[Event] = Counter()
+    def __init__(self):
+        self.counts = Counter()
 
-    def spent(self) -> Counter[Event]:
+    def spent(self):
         return self.counts.copy()
 
 
 @settings(max_examples=6, phases=[Phase.generate])
 @given(st.lists(st.integers(1, 60), min_size=2, max_size=2), st.integers(0, 4), st.integers(0, 2))
-def test_never_less_than_the_ledger_composes_to(rounds: list, again: int, choices: int) -> None:
+def test_never_less_than_the_ledger_composes_to(rounds, again, choices):
     planned = {ROUND: rounds[0], TEST: 2}
     ledger = Charged()
-    spending = Spending(ledger, planned)  # type: ignore[arg-type]
+    spending = Spending(ledger, planned)
     ledger.counts[CHOICE] += choices
     shown, at_plan = 0.0, None
 
-    def composed() -> float:
+    def composed():
         # What tests are planned counts, needed or not.
         return accountant.epsilon((ledger.counts | Counter({TEST: 2})).items(), **TERMS)
 
@@ -65,12 +63,12 @@ def test_never_less_than_the_ledger_composes_to(rounds: list, again: int, choice
     assert spending(exactly=True) == composed()
 
 
-def test_few_compositions_for_many_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_compositions_for_many_rounds(monkeypatch):
     computed = []
     real = accountant.epsilon
     monkeypatch.setattr(accountant, "epsilon", lambda *a, **k: computed.append(1) or real(*a, **k))
     ledger = Charged()
-    spending = Spending(ledger, {ROUND: 500})  # type: ignore[arg-type]
+    spending = Spending(ledger, {ROUND: 500})
     shown = []
     for _ in range(500):
         ledger.counts[ROUND] += 1
@@ -81,11 +79,11 @@ def test_few_compositions_for_many_rounds(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("before", [0, 3])
-def test_what_is_prepared_is_not_computed_between_rounds(monkeypatch, before: int) -> None:
+def test_what_is_prepared_is_not_computed_between_rounds(monkeypatch, before):
     ledger = Charged()
     ledger.counts[ROUND], ledger.counts[CHOICE] = before, 1
     planned = {ROUND: 60, TEST: 2}
-    plain, prepared = (Spending(ledger, planned) for _ in range(2))  # type: ignore[arg-type]
+    plain, prepared = (Spending(ledger, planned) for _ in range(2))
     prepared.prepare()
     computed = []
     real = accountant.epsilon
@@ -100,7 +98,7 @@ def test_what_is_prepared_is_not_computed_between_rounds(monkeypatch, before: in
         assert bool(computed) == (round_ >= 60), "only what is beyond the plan"
 
 
-def test_rounds_that_are_charged_again_count(tmp_path: Path) -> None:
+def test_rounds_that_are_charged_again_count(tmp_path):
     path = tmp_path / "ledger.jsonl"
     with Ledger(path, budget=None, **TERMS) as ledger:
         for round_ in (1, 2, 3, 2, 3, 4):  # a crash after round 3, and one round was saved
@@ -109,9 +107,9 @@ def test_rounds_that_are_charged_again_count(tmp_path: Path) -> None:
         assert ledger.epsilon() == accountant.epsilon([(ROUND, 6)], **TERMS)
 
 
-def test_a_run_without_protection() -> None:
+def test_a_run_without_protection():
     ledger = Charged()
-    spending = Spending(ledger, {Unprotected(): 10})  # type: ignore[arg-type]
+    spending = Spending(ledger, {Unprotected(): 10})
     assert spending() == 0.0
     ledger.counts[Unprotected()] += 1
     assert spending() == float("inf")
@@ -127,7 +125,7 @@ def test_groups_that_take_turns_are_shown_as_the_dearest_and_composed_seldom(mon
         composed.append(1)
         return whole(*runs, **terms)
 
-    spending = Spending(ledger, planned)  # type: ignore[arg-type]
+    spending = Spending(ledger, planned)
     spending.prepare()
     with monkeypatch.context() as patched:
         patched.setattr(accountant, "epsilon", counting)

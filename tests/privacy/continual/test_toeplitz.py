@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from closed_forms import lower_triangular
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,16 +15,12 @@ from murmuration.privacy.continual.toeplitz import Workload
 BUFFERED = BufferedToeplitz.scaled(np.array([0.4, 0.3]), np.array([0.9, 0.5]), 12, 4)
 
 
-def whole(row):
-    return np.array(
-        [[row[i - j] if i >= j else 0.0 for j in range(len(row))] for i in range(len(row))]
-    )
-
-
 @given(st.sampled_from([BUFFERED, Banded((0.8, 0.5, 0.3))]), st.integers(2, 12))
 def test_inverse_is_the_inverse_of_the_whole_matrix(factor, rounds):
-    inverse = np.linalg.inv(whole(factor.row_T(rounds)))
-    np.testing.assert_allclose(whole(factor.inverse_T(rounds)), inverse, rtol=1e-9, atol=1e-9)
+    inverse = np.linalg.inv(lower_triangular(factor.row_T(rounds)))
+    np.testing.assert_allclose(
+        lower_triangular(factor.inverse_T(rounds)), inverse, rtol=1e-9, atol=1e-9
+    )
     assert factor.row_norm(rounds) == pytest.approx(np.linalg.norm(inverse[-1]), rel=1e-9)
 
 
@@ -31,7 +28,7 @@ def test_inverse_is_the_inverse_of_the_whole_matrix(factor, rounds):
 def test_error_is_that_of_the_matrices(factor, rounds, seed):
     """By the sums of diagonals, and by inverting C and multiplying."""
     workload_RT = np.random.default_rng(seed).normal(size=(rounds + 2, rounds))
-    direct = np.linalg.norm(workload_RT @ np.linalg.inv(whole(factor.row_T(rounds))))
+    direct = np.linalg.norm(workload_RT @ np.linalg.inv(lower_triangular(factor.row_T(rounds))))
     expected = direct / np.linalg.norm(workload_RT)
     assert Workload.of_matrix(workload_RT).error(factor) == pytest.approx(expected, rel=1e-9)
 
@@ -44,7 +41,7 @@ def test_the_slope_is_that_of_the_noise(length):
         step_K = 1e-6 * np.eye(1, length, k)[0]
         ahead, behind = ((added.log_noise(row_K + s) or (0.0,))[0] for s in (step_K, -step_K))
         assert slope_K[k] == pytest.approx((ahead - behind) / 2e-6, rel=1e-4, abs=1e-6)
-    inverse = np.linalg.inv(whole(np.pad(row_K, (0, 40 - length))))
+    inverse = np.linalg.inv(lower_triangular(np.pad(row_K, (0, 40 - length))))
     assert value == pytest.approx(2 * math.log(np.linalg.norm(np.tri(40) @ inverse)), rel=1e-9)
 
 

@@ -7,18 +7,15 @@ which Python's ``decimal`` multiplies in nearly linear time.
 import decimal
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
-from murmuration.privacy.accounting.composition import OneWay
-from murmuration.privacy.accounting.convolution import Parts, convolve
-from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
+from murmuration.privacy.accounting.convolution import convolve
 
 _DIGITS = 50
 
 
-def _exact_power(masses: DiscretePMF, times: int) -> tuple[int, list[int]]:
+def _exact_power(masses, times):
     """Lowest index and masses of the sum of ``times`` draws."""
     lowest = int(masses.index_N[0])
     power = [0] * (int(masses.index_N[-1]) - lowest + 1)
@@ -34,7 +31,7 @@ def _exact_power(masses: DiscretePMF, times: int) -> tuple[int, list[int]]:
         lowest, power = _exact_product((lowest, power), (lowest, power))
 
 
-def _exact_product(first: tuple[int, list[int]], second: tuple[int, list[int]]) -> Any:
+def _exact_product(first, second):
     width = 2 * _DIGITS + 8
     with decimal.localcontext() as context:
         context.prec, context.Emax = decimal.MAX_PREC, decimal.MAX_EMAX
@@ -50,15 +47,15 @@ def _exact_product(first: tuple[int, list[int]], second: tuple[int, list[int]]) 
     return lowest, cells[used[0] : used[-1] + 1]
 
 
-def exact_composition(parts: Parts) -> tuple[int, np.ndarray]:
+def exact_composition(parts):
     """Lowest index and masses, good to about 10⁻⁴⁰, of what is composed."""
-    total: Any = (0, [10**_DIGITS])
+    total = (0, [10**_DIGITS])
     for masses, times in parts:
         total = _exact_product(total, _exact_power(masses, times))
     return total[0], np.array([float(Fraction(mass, 10**_DIGITS)) for mass in total[1]])
 
 
-def dominates_exactly(way: OneWay, close_to: float = 1e-14) -> None:
+def dominates_exactly(way, close_to=1e-14):
     """The certified composition is never below the exact one, at any epsilon, and close to it.
 
     Closeness is asked down to a delta of ``close_to``: what is added for rounding is a little of
@@ -67,7 +64,7 @@ def dominates_exactly(way: OneWay, close_to: float = 1e-14) -> None:
     lowest, mass_N = exact_composition(way.parts)
     loss_N = (lowest + np.arange(len(mass_N))) * way.interval
 
-    def exact(epsilon: float) -> float:
+    def exact(epsilon):
         share_N = -np.expm1(np.minimum(epsilon - loss_N, 0.0))
         return way.infinite + math.fsum((mass_N * share_N).tolist())
 
@@ -92,7 +89,7 @@ def dominates_exactly(way: OneWay, close_to: float = 1e-14) -> None:
         assert less <= 0.0 or close or tilted_for < close_to, "far from what it costs"
 
 
-def survives_a_narrow_window(way: OneWay) -> None:
+def survives_a_narrow_window(way):
     """Where the window is too small for what is composed, the rest is counted all the same."""
     lowest, mass_N = exact_composition(way.parts)
     loss_N = (lowest + np.arange(len(mass_N))) * way.interval

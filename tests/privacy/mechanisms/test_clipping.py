@@ -1,8 +1,6 @@
 import math
-from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,28 +16,26 @@ scales = st.floats(-30, 30).map(lambda exponent: 10.0**exponent)
 norms = st.floats(-6, 6).map(lambda exponent: 10.0**exponent)
 
 
-def rows(seed: int, users: int, dimensions: int, scale: float = 1.0) -> torch.Tensor:
+def rows(seed, users, dimensions, scale=1.0):
     generator = np.random.default_rng(seed)
     return torch.from_numpy(generator.standard_normal((users, dimensions)) * scale).float()
 
 
-def length(vector: torch.Tensor) -> float:
+def length(vector):
     return float(np.linalg.norm(vector.double().numpy()))
 
 
-def test_no_user_gets_further_than_the_norm(checks: SimpleNamespace) -> None:
+def test_no_user_gets_further_than_the_norm(checks):
     for norm in (1e-3, 1.0, 250.0):
         checks.clips(UserClip(norm).clip_sum, norm)
 
 
-def test_one_user_moves_the_sum_by_at_most_the_sensitivity(checks: SimpleNamespace) -> None:
+def test_one_user_moves_the_sum_by_at_most_the_sensitivity(checks):
     checks.bounded_influence(lambda grads, _: UserClip(0.3).clip_sum(grads), bound=0.3)
 
 
 @given(st.integers(0, 10**6), st.integers(1, 50), scales, norms)
-def test_length_and_direction_at_any_scale(
-    seed: int, dimensions: int, scale: float, norm: float
-) -> None:
+def test_length_and_direction_at_any_scale(seed, dimensions, scale, norm):
     row_D = rows(seed, 1, dimensions, scale)[0]
     clipped_D = UserClip(norm).clip_sum(row_D[None])
     assert clipped_D.dtype == torch.float64
@@ -53,9 +49,7 @@ def test_length_and_direction_at_any_scale(
 
 
 @given(st.integers(0, 10**6), st.integers(1, 50), st.floats(0.0, 0.999999), norms)
-def test_what_is_short_enough_is_only_rounded(
-    seed: int, dimensions: int, share: float, norm: float
-) -> None:
+def test_what_is_short_enough_is_only_rounded(seed, dimensions, share, norm):
     row_D = rows(seed, 1, dimensions)[0]
     row_D = row_D * (share * norm / length(row_D))
     if length(row_D) <= norm * (1 - 2e-6):
@@ -71,9 +65,7 @@ def test_what_is_short_enough_is_only_rounded(
     st.integers(1, 20),
     norms,
 )
-def test_the_sum_is_the_sum_of_each_users_clipped_vector(
-    seed: int, sizes: list[float], dimensions: int, norm: float
-) -> None:
+def test_the_sum_is_the_sum_of_each_users_clipped_vector(seed, sizes, dimensions, norm):
     grads_BD = rows(seed, len(sizes), dimensions) * torch.tensor(sizes)[:, None]
     expected_D = [0.0] * dimensions
     for row in grads_BD.tolist():
@@ -84,11 +76,11 @@ def test_the_sum_is_the_sum_of_each_users_clipped_vector(
 
 
 @given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 39))
-def test_grouping_users_does_not_change_the_sum(seed: int, users: int, size: int) -> None:
+def test_grouping_users_does_not_change_the_sum(seed, users, size):
     grads_BD = rows(seed, users, 9)
     whole_D = UserClip(0.5).clip_sum(grads_BD)
     parts_D = sum(UserClip(0.5).clip_sum(part) for part in grads_BD.split(size))
-    assert torch.equal(whole_D, parts_D)  # type: ignore[arg-type]
+    assert torch.equal(whole_D, parts_D)
 
 
 @given(
@@ -100,13 +92,13 @@ def test_grouping_users_does_not_change_the_sum(seed: int, users: int, size: int
     st.data(),
 )
 def test_the_sum_as_computed_moves_by_at_most_the_sensitivity(
-    seed: int,
-    sizes: list[float],
-    dimensions: int,
-    norm: float,
-    adjacency: Adjacency,
-    data: st.DataObject,
-) -> None:
+    seed,
+    sizes,
+    dimensions,
+    norm,
+    adjacency,
+    data,
+):
     """In rational numbers: what float64 holds, not what it was meant to hold."""
     grads_BD = rows(seed, len(sizes), dimensions) * torch.tensor(sizes)[:, None]
     grads_BD[0] *= 0.3
@@ -126,7 +118,7 @@ def test_the_sum_as_computed_moves_by_at_most_the_sensitivity(
     assert first == [sum(map(Fraction, values)) for values in zip(*parts, strict=True)]
 
 
-def test_blocks_within_a_chunk_cover_every_user_once() -> None:
+def test_blocks_within_a_chunk_cover_every_user_once():
     grads_BD = rows(0, 45, 10_000)  # 13 users to a block
     sum_D = UserClip(1e-2).clip_sum(grads_BD).numpy()
     each_BD = grads_BD.double().numpy()
@@ -134,7 +126,7 @@ def test_blocks_within_a_chunk_cover_every_user_once() -> None:
     assert np.allclose(sum_D, each_BD.sum(axis=0), rtol=0, atol=1e-7)
 
 
-def test_extreme_lengths_that_float32_cannot_square() -> None:
+def test_extreme_lengths_that_float32_cannot_square():
     # The largest finite values are clipped like any other; tiny norms hold for tiny vectors.
     huge_D = torch.full((1, 10), torch.finfo(torch.float32).max)
     assert length(UserClip(2.0).clip_sum(huge_D)) == pytest.approx(2.0, rel=2e-6)
@@ -143,7 +135,7 @@ def test_extreme_lengths_that_float32_cannot_square() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_users_who_are_not_finite_count_as_zero(bad: float) -> None:
+def test_users_who_are_not_finite_count_as_zero(bad):
     grads_BD = rows(0, 6, 4)
     good_D = UserClip(0.7).clip_sum(grads_BD[[0, 2, 5]])
     grads_BD[1, 2] = bad
@@ -156,14 +148,14 @@ def test_users_who_are_not_finite_count_as_zero(bad: float) -> None:
 
 
 @pytest.mark.parametrize("clip", [UserClip(1.0), NoClip()])
-def test_nobody_contributes_zero(clip: UserClip | NoClip) -> None:
+def test_nobody_contributes_zero(clip):
     sum_D = clip.clip_sum(torch.empty(0, 3))
     assert sum_D.tolist() == [0.0] * 3
     assert sum_D.dtype == torch.float64
 
 
 @pytest.mark.parametrize("clip", [UserClip(0.1), NoClip()])
-def test_the_input_is_left_as_it_was(clip: UserClip | NoClip) -> None:
+def test_the_input_is_left_as_it_was(clip):
     grads_BD = rows(0, 5, 4)
     grads_BD[2, 1] = math.nan
     before_BD = grads_BD.clone()
@@ -172,7 +164,7 @@ def test_the_input_is_left_as_it_was(clip: UserClip | NoClip) -> None:
 
 
 @given(st.integers(0, 10**6), st.integers(0, 60), norms, st.booleans())
-def test_honest_sums_are_admitted(seed: int, users: int, norm: float, alike: bool) -> None:
+def test_honest_sums_are_admitted(seed, users, norm, alike):
     grads_BD = rows(seed, users, 7, 100 * norm)
     if alike:  # everybody pulls one way: as long as a sum can get
         grads_BD = grads_BD[:1].repeat(users, 1)
@@ -181,7 +173,7 @@ def test_honest_sums_are_admitted(seed: int, users: int, norm: float, alike: boo
     assert UserClip(norm).is_valid(sum_D.astype(np.float32), users)
 
 
-def test_many_users_who_pull_one_way_are_admitted() -> None:
+def test_many_users_who_pull_one_way_are_admitted():
     users = 5_000
     for value in np.linspace(0.5, 2.0, 12).tolist():
         sum_D = UserClip(1.0).clip_sum(torch.full((users, 100), value))
@@ -189,7 +181,7 @@ def test_many_users_who_pull_one_way_are_admitted() -> None:
 
 
 @pytest.mark.parametrize("users", [1, 3, 540])
-def test_sums_that_are_too_long_are_not_admitted(users: int) -> None:
+def test_sums_that_are_too_long_are_not_admitted(users):
     direction_D = rows(0, 1, 30)[0].double().numpy()
     direction_D /= np.linalg.norm(direction_D)
     clip = UserClip(0.25)
@@ -200,19 +192,19 @@ def test_sums_that_are_too_long_are_not_admitted(users: int) -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 1e200, -1e308])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_sums_that_are_not_finite_or_overflow_are_not_admitted(bad: float, dtype: type) -> None:
+def test_sums_that_are_not_finite_or_overflow_are_not_admitted(bad, dtype):
     with np.errstate(over="ignore"):
         sum_D = np.array([0.1, bad, 0.1]).astype(dtype)
     assert not UserClip(1.0).is_valid(sum_D, 10**6)
     assert NoClip().is_valid(sum_D, 1) == bool(np.isfinite(sum_D).all())
 
 
-def test_from_nobody_only_zero_is_admitted() -> None:
+def test_from_nobody_only_zero_is_admitted():
     assert UserClip(1.0).is_valid(np.zeros(3), 0)
     assert not UserClip(1.0).is_valid(np.array([1e-9, 0, 0]), 0)
 
 
-def test_no_clip_leaves_vectors_as_they_are() -> None:
+def test_no_clip_leaves_vectors_as_they_are():
     grads_BD = rows(0, 5, 4, 1e6)
     sum_D = NoClip().clip_sum(grads_BD)
     assert torch.allclose(sum_D, grads_BD.double().sum(dim=0), rtol=1e-12)
@@ -220,9 +212,10 @@ def test_no_clip_leaves_vectors_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("norm", [0.0, -1.0, math.nan, math.inf])
-def test_a_clip_norm_out_of_range_is_refused(norm: float) -> None:
-    with pytest.raises(ValueError, match="clip norm must be a positive finite number"):
-        UserClip(norm)
+def test_a_clip_norm_out_of_range_is_refused(norm):
+    for clip in (UserClip, ExampleClip):
+        with pytest.raises(ValueError, match="clip norm must be a positive finite number"):
+            clip(norm)
 
 
 def test_vectors_on_another_device_are_clipped_the_same(monkeypatch):
@@ -239,7 +232,7 @@ def test_vectors_on_another_device_are_clipped_the_same(monkeypatch):
 
 
 @contextmanager
-def on_cores(cores: int) -> Iterator[None]:
+def on_cores(cores):
     before = torch.get_num_threads()
     torch.set_num_threads(cores)
     try:
@@ -248,7 +241,7 @@ def on_cores(cores: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def stretched(seed: int, users: int, dimensions: int) -> tuple[torch.Tensor, np.ndarray]:
+def stretched(seed, users, dimensions):
     """Rows that are zero but for some stretches, which overlap, end at a block edge or nowhere."""
     generator = np.random.default_rng(seed)
     edges = [0, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, dimensions - 1, dimensions]
@@ -266,7 +259,7 @@ def stretched(seed: int, users: int, dimensions: int) -> tuple[torch.Tensor, np.
     st.sampled_from([1e-3, 1.0, 1e3]),
     st.sampled_from([1, 3]),
 )
-def test_long_rows_are_added_to_a_sum_to_the_same_bits(seed, dimensions, norm, cores) -> None:
+def test_long_rows_are_added_to_a_sum_to_the_same_bits(seed, dimensions, norm, cores):
     grads_BD, stretches_P2 = stretched(seed, 2, dimensions)
     clip, before_D = UserClip(norm), UserClip(norm).clip_sum(rows(seed, 1, dimensions))
     sum_D, everywhere_D = before_D.clone(), torch.zeros_like(before_D)
@@ -278,7 +271,7 @@ def test_long_rows_are_added_to_a_sum_to_the_same_bits(seed, dimensions, norm, c
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_long_rows_that_are_not_finite_add_nothing(bad: float) -> None:
+def test_long_rows_that_are_not_finite_add_nothing(bad):
     grads_BD = rows(0, 3, 3 * BLOCK)
     grads_BD[1, 2 * BLOCK + 7] = bad
     sum_D = torch.zeros(3 * BLOCK, dtype=torch.float64)
@@ -286,7 +279,7 @@ def test_long_rows_that_are_not_finite_add_nothing(bad: float) -> None:
     assert torch.equal(sum_D, UserClip(0.7).clip_sum(grads_BD[[0, 2]]))
 
 
-def test_whatever_is_told_of_a_row_no_user_gets_further_than_the_norm() -> None:
+def test_whatever_is_told_of_a_row_no_user_gets_further_than_the_norm():
     """A stretch that was forgotten is not measured, and not added either."""
     grads_BD = rows(0, 1, 3 * BLOCK, 1e3)
     for stretches in ([[0, 5]], [[BLOCK, 2 * BLOCK]], np.empty((0, 2), np.int64)):
@@ -361,9 +354,3 @@ def test_admits_what_so_many_examples_can_produce():
     assert not clip.is_valid(np.array([1.001, 0.0]), 2)
     assert not clip.is_valid(np.array([np.nan, 0.0]), 2)
     assert not clip.is_valid(np.array([1e300, 1e300]), 2)
-
-
-@pytest.mark.parametrize("norm", [0.0, -1.0, math.nan, math.inf])
-def test_the_norm_is_checked(norm):
-    with pytest.raises(ValueError, match="clip norm must be"):
-        ExampleClip(norm)

@@ -4,61 +4,19 @@ import struct
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from murmuration.privacy.mechanisms.coins import bernoulli, user_words
 
 KEY = bytes(range(16))
 
 
-def siphash(key: bytes, name: int) -> int:
-    """After the description in Aumasson & Bernstein 2012, in whole numbers of any size."""
-    mask = 2**64 - 1
-    k0, k1 = struct.unpack("<2Q", key)
-    v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D]
-    v += [k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
-
-    def rotated(x: int, by: int) -> int:
-        return ((x << by) | (x >> (64 - by))) & mask
-
-    def rounds(times: int) -> None:
-        for _ in range(times):
-            v[0] = (v[0] + v[1]) & mask
-            v[1] = rotated(v[1], 13) ^ v[0]
-            v[0] = rotated(v[0], 32)
-            v[2] = (v[2] + v[3]) & mask
-            v[3] = rotated(v[3], 16) ^ v[2]
-            v[0] = (v[0] + v[3]) & mask
-            v[3] = rotated(v[3], 21) ^ v[0]
-            v[2] = (v[2] + v[1]) & mask
-            v[1] = rotated(v[1], 17) ^ v[2]
-            v[2] = rotated(v[2], 32)
-
-    for block in (name, 8 << 56):
-        v[3] ^= block
-        rounds(2)
-        v[0] ^= block
-    v[2] ^= 0xFF
-    rounds(4)
-    return v[0] ^ v[1] ^ v[2] ^ v[3]
-
-
-def test_the_published_vector() -> None:
+def test_the_published_vector():
     """Appendix A's key and the message 00 01 … 07, from the authors' reference vectors."""
     (name,) = struct.unpack("<Q", bytes(range(8)))
     assert user_words(KEY, np.array([name], dtype=np.uint64)).tolist() == [0x93F5F5799A932462]
 
 
-def test_it_is_siphash() -> None:
-    generator = np.random.default_rng(0)
-    names_N = generator.integers(0, 2**64, size=50, dtype=np.uint64)
-    for _ in range(10):
-        key = generator.bytes(16)
-        expected = [siphash(key, int(name)) for name in names_N]
-        assert user_words(key + b"more", names_N).tolist() == expected
-
-
-def test_a_word_is_a_function_of_key_and_name_alone() -> None:
+def test_a_word_is_a_function_of_key_and_name_alone():
     names_N = np.arange(100, dtype=np.uint64)
     words_N = user_words(KEY, names_N)
     assert user_words(KEY, names_N[::-3]).tolist() == words_N[::-3].tolist()
@@ -68,14 +26,7 @@ def test_a_word_is_a_function_of_key_and_name_alone() -> None:
         user_words(KEY[:15], names_N)
 
 
-def test_words_of_names_that_follow_each_other_are_uniform() -> None:
-    words_N = user_words(KEY, np.arange(200_000, dtype=np.uint64))
-    for part_N in (words_N >> np.uint64(48), words_N & np.uint64(0xFFFF)):
-        counts = np.bincount(part_N.astype(np.int64) >> 6, minlength=1024)
-        assert 1e-6 < stats.chisquare(counts).pvalue < 1 - 1e-6
-
-
-def test_heads_are_never_too_likely() -> None:
+def test_heads_are_never_too_likely():
     words = np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1], dtype=np.uint64)
     assert bernoulli(words, 1.0).all()
     assert bernoulli(words, 0.5).tolist() == [True, True, True, False, False]

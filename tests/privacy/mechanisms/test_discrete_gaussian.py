@@ -1,8 +1,6 @@
 """Discrete noise: whole numbers of the right size, charged for what they are."""
 
 import math
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,18 +24,18 @@ SAMPLER = PoissonSampler(0.2)
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
+def ledger(tmp_path):
     path = tmp_path / "ledger.jsonl"
     return Ledger(path, adjacency=Adjacency.ADD_REMOVE, delta=1e-5, budget=None)
 
 
-def mechanism(norm: float, dimension: int, sigma: float = 2.0) -> GaussianSum:
+def mechanism(norm, dimension, sigma=2.0):
     return GaussianSum(
         SAMPLER, UserClip(norm), sigma, Adjacency.ADD_REMOVE, DiscreteNoise(dimension)
     )
 
 
-def test_small_draws_have_the_probabilities_of_the_discrete_gaussian() -> None:
+def test_small_draws_have_the_probabilities_of_the_discrete_gaussian():
     found = draw(1.5, 40_000)
     z = np.arange(-5, 6)
     weights = np.exp(-(z**2) / (2 * 1.5**2))
@@ -48,16 +46,14 @@ def test_small_draws_have_the_probabilities_of_the_discrete_gaussian() -> None:
     assert 1e-6 < tail < 1 - 1e-6
 
 
-def test_large_draws_are_gaussian_no_smaller_and_no_larger(checks: SimpleNamespace) -> None:
+def test_large_draws_are_gaussian_no_smaller_and_no_larger(checks):
     scale = 2.0**30
     found = draw(scale, 20_000)
     checks.gaussian_noise(found.astype(np.float64), scale)
     assert len(np.unique(found)) > 19_990
 
 
-def test_the_release_has_the_promised_noise_on_the_grid(
-    checks: SimpleNamespace, ledger: Ledger
-) -> None:
+def test_the_release_has_the_promised_noise_on_the_grid(checks, ledger):
     made = mechanism(0.3, 10_000)
     sum_D = np.trunc(np.linspace(-5.0, 5.0, 10_000) / made.clip.step) * made.clip.step
     noisy_D = made.release(sum_D, round_=1, covers="sum", ledger=ledger, source=SYSTEM)
@@ -67,7 +63,7 @@ def test_the_release_has_the_promised_noise_on_the_grid(
     assert ledger.spent() == {made.event: 1}
 
 
-def test_noise_fits_the_bound_that_was_used(ledger: Ledger) -> None:
+def test_noise_fits_the_bound_that_was_used(ledger):
     """Twice the clip norm is twice the noise; the scale in steps is never below what is charged."""
     for norm in (0.3, 0.6, 1.0, 1.999):
         made = mechanism(norm, 5_000)
@@ -79,9 +75,9 @@ def test_noise_fits_the_bound_that_was_used(ledger: Ledger) -> None:
         assert made.std / made.clip.step >= made.event.scale
 
 
-def test_a_sum_and_a_count_have_their_own_noise(ledger: Ledger) -> None:
+def test_a_sum_and_a_count_have_their_own_noise(ledger):
     made = JointSum(SAMPLER, UserClip(0.1), 2.0, 30.0, Adjacency.ADD_REMOVE, DiscreteNoise(201))
-    assert made.count_noise / grid.COUNT_STEP >= made.event.scale  # type: ignore[union-attr]
+    assert made.count_noise / grid.COUNT_STEP >= made.event.scale
     counts = []
     for round_ in range(60):
         noisy_D, count = made.release(
@@ -93,7 +89,7 @@ def test_a_sum_and_a_count_have_their_own_noise(ledger: Ledger) -> None:
     assert 1e-6 < stats.chi2.cdf(square, 60) < 1 - 1e-6
 
 
-def test_noise_is_fresh_every_time(ledger: Ledger) -> None:
+def test_noise_is_fresh_every_time(ledger):
     made = mechanism(1.0, 50)
     released = [
         made.release(np.zeros(50), round_=1, covers="sum", ledger=ledger, source=SYSTEM)
@@ -103,10 +99,10 @@ def test_noise_is_fresh_every_time(ledger: Ledger) -> None:
     assert len(ledger.charges) == 2
 
 
-def test_what_cannot_be_added_is_refused(ledger: Ledger) -> None:
+def test_what_cannot_be_added_is_refused(ledger):
     made, ones = mechanism(1.0, 3), np.ones(3)
 
-    def release(sum_D: np.ndarray, source: Randomness = SYSTEM) -> None:
+    def release(sum_D, source=SYSTEM):
         made.release(sum_D, round_=1, covers="sum", ledger=ledger, source=source)
 
     with pytest.raises(ValueError, match="no seed"):
@@ -118,12 +114,12 @@ def test_what_cannot_be_added_is_refused(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("scale", [0.5, math.nan, math.inf, 2.0**60])
-def test_scales_out_of_range(scale: float) -> None:
+def test_scales_out_of_range(scale):
     with pytest.raises(ValueError, match="cannot be drawn"):
         draw(scale, 1)
 
 
-def test_pieces_are_put_together_and_nothing_is_nothing() -> None:
+def test_pieces_are_put_together_and_nothing_is_nothing():
     assert draw(3.0, 0).shape == (0,)
     found = draw(3.0, 12_345)
     assert found.shape == (12_345,)

@@ -252,3 +252,12 @@ def test_round_trip_and_limits():
 def test_the_bar_of_the_coin_is_the_share_exactly(share):
     assert hold_out.bar(share) / 2**64 == share
     assert hold_out.bar(share) == math.ceil(share * 2**64)
+
+
+def test_who_is_held_out_is_known_to_those_who_have_the_key_alone():
+    users_N, runs = np.arange(2000, dtype=np.uint64), (bytes(32), bytes([1] * 32))
+    one_N, other_N = (hold_out.held_out(users_N, 0.5, key) for key in runs)
+    assert (one_N == hold_out.held_out(users_N, 0.5, runs[0])).all()
+    assert 900 < (one_N == other_N).sum() < 1100
+    with pytest.raises(ValueError, match="32 bytes"):
+        hold_out.held_out(users_N, 0.5, bytes(31))

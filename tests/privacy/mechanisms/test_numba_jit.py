@@ -9,14 +9,14 @@ import pytest
 from murmuration.privacy.mechanisms.numba_jit import kernel
 
 
-def twice(numbers: np.ndarray) -> float:
+def twice(numbers):
     total = 0.0
     for number in numbers:
         total += 2.0 * number
     return total
 
 
-def _calls_twice(numbers: np.ndarray) -> float:
+def _calls_twice(numbers):
     return twice_compiled(numbers) + 1.0
 
 
@@ -54,7 +54,7 @@ def test_a_full_disk_does_not_stop_the_compiler(tmp_path, monkeypatch):
 
 
 @kernel(fastmath={"reassoc"})
-def _outer(numbers: np.ndarray) -> float:
+def _outer(numbers):
     return twice_compiled(numbers) + 1.0
 
 

@@ -17,7 +17,7 @@ PAIRS, TOKENS = Tally(), Tally(loss=True)
 ANY = st.floats(allow_nan=True, allow_infinity=True)
 
 
-def counts(*first: float, beside: float | None = None) -> np.ndarray:
+def counts(*first, beside=None):
     """Counts by accuracy, and maybe a loss."""
     sum_F = np.zeros(11 if beside is None else 12)
     sum_F[: len(first)] = first

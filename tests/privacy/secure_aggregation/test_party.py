@@ -1,7 +1,6 @@
 """A party's side: what it shows, what it refuses, and that it never shows it twice."""
 
 import itertools
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -13,46 +12,43 @@ from murmuration.privacy.secure_aggregation.party import (
     Party,
     ProtocolError,
     PublicKeys,
-    Shared,
     threshold,
 )
 
 SESSION, ABOUT = b"s" * 16, b"a" * 32
 
 
-def begun(parties: int, session: bytes = SESSION) -> tuple[dict[int, Party], list[PublicKeys]]:
+def begun(parties, session=SESSION):
     found = {place: Party.begin(session) for place in range(1, parties + 1)}
     return found, [party.public for party in found.values()]
 
 
-def all_shared(
-    parties: int, session: bytes = SESSION
-) -> tuple[dict[int, Party], dict[int, Shared]]:
+def all_shared(parties, session=SESSION):
     found, roster = begun(parties, session)
     return found, {place: party.share(place, roster, ABOUT) for place, party in found.items()}
 
 
-def sealed_for(place: int, shared: dict[int, Shared]) -> dict[int, bytes]:
+def sealed_for(place, shared):
     return {other: given.sealed[place] for other, given in shared.items() if other != place}
 
 
-def show(party: Party, values: np.ndarray, sealed: Mapping[int, bytes]) -> np.ndarray:
+def show(party, values, sealed):
     party.receive(sealed)
     return party.mask(values)
 
 
-def masked(parties: int, values: np.ndarray) -> tuple[dict[int, Party], list[np.ndarray]]:
+def masked(parties, values):
     found, shared = all_shared(parties)
     return found, [show(party, values, sealed_for(place, shared)) for place, party in found.items()]
 
 
 @pytest.mark.parametrize(("parties", "enough"), [(3, 3), (4, 3), (6, 5), (9, 7), (100, 67)])
-def test_more_than_two_thirds_must_stay(parties: int, enough: int) -> None:
+def test_more_than_two_thirds_must_stay(parties, enough):
     assert threshold(parties) == enough
     assert 3 * enough > 2 * parties
 
 
-def test_a_single_masked_vector_is_uniform_whatever_is_under_it() -> None:
+def test_a_single_masked_vector_is_uniform_whatever_is_under_it():
     for values in (np.zeros(40_000), np.full(40_000, 2.0**40), np.arange(40_000)):
         _, (first_L, second_L, _) = masked(3, values.astype(np.int64))
         for found_L in (first_L, first_L - second_L, first_L + second_L):
@@ -70,7 +66,7 @@ def test_a_single_masked_vector_is_uniform_whatever_is_under_it() -> None:
                 assert abs(np.corrcoef(uniform, values)[0, 1]) < 0.03
 
 
-def test_every_proper_part_of_the_masked_vectors_is_uniform() -> None:
+def test_every_proper_part_of_the_masked_vectors_is_uniform():
     """Only all of them together, less the own masks, are a sum: even all of them are masked."""
     _, found = masked(4, np.zeros(20_000, dtype=np.int64))
     for size in (1, 2, 3, 4):
@@ -80,7 +76,7 @@ def test_every_proper_part_of_the_masked_vectors_is_uniform() -> None:
             assert stats.chisquare(counts).pvalue > 1e-6
 
 
-def test_masks_are_never_used_twice() -> None:
+def test_masks_are_never_used_twice():
     """The same vector in another session, or from a party that began again, looks new."""
     values = np.arange(100)
     _, first = masked(3, values)
@@ -90,7 +86,7 @@ def test_masks_are_never_used_twice() -> None:
         assert len(np.unique(one_L - other_L)) == 100
 
 
-def test_a_party_does_each_step_once_and_in_order() -> None:
+def test_a_party_does_each_step_once_and_in_order():
     found, roster = begun(3)
     party, values = found[1], np.zeros(5, dtype=np.int64)
     with pytest.raises(ProtocolError, match="step 3"):
@@ -109,7 +105,7 @@ def test_a_party_does_each_step_once_and_in_order() -> None:
             party.unmask(again)
 
 
-def test_the_order_also_holds_for_a_party_that_was_put_away() -> None:
+def test_the_order_also_holds_for_a_party_that_was_put_away():
     found, shared = all_shared(3)
     party = Party.from_bytes(found[1].to_bytes())
     show(party, np.zeros(5, dtype=np.int64), sealed_for(1, shared))
@@ -119,7 +115,7 @@ def test_the_order_also_holds_for_a_party_that_was_put_away() -> None:
         show(again, np.ones(5, dtype=np.int64), sealed_for(1, shared))
 
 
-def test_shares_of_seed_and_key_of_one_party_are_never_both_shown() -> None:
+def test_shares_of_seed_and_key_of_one_party_are_never_both_shown():
     found, shared = all_shared(7)
     alive = [1, 2, 3, 4, 5, 6]
     for place in alive:
@@ -130,7 +126,7 @@ def test_shares_of_seed_and_key_of_one_party_are_never_both_shown() -> None:
     assert found[1].held == {}  # nothing is left to be shown
 
 
-def test_altered_replayed_and_misdirected_shares_are_refused_and_nothing_is_shown() -> None:
+def test_altered_replayed_and_misdirected_shares_are_refused_and_nothing_is_shown():
     found, shared = all_shared(4)
     _, former = all_shared(4, b"t" * 16)
     right = sealed_for(1, shared)
@@ -143,7 +139,7 @@ def test_altered_replayed_and_misdirected_shares_are_refused_and_nothing_is_show
     show(found[1], np.zeros(3, dtype=np.int64), right)
 
 
-def test_too_few_parties_are_refused_at_every_step() -> None:
+def test_too_few_parties_are_refused_at_every_step():
     found, roster = begun(2)
     with pytest.raises(ProtocolError, match="at least 3"):
         found[1].share(1, roster, ABOUT)
@@ -163,7 +159,7 @@ def test_too_few_parties_are_refused_at_every_step() -> None:
 
 
 @pytest.mark.parametrize("arrived", [[2, 3, 4], [1, 2, 3, 9], [1, 1, 2, 3], [0, 1, 2, 3]])
-def test_lists_that_cannot_be_are_refused(arrived: Sequence[int]) -> None:
+def test_lists_that_cannot_be_are_refused(arrived):
     found, shared = all_shared(4)
     show(found[1], np.zeros(3, dtype=np.int64), sealed_for(1, shared))
     with pytest.raises(ProtocolError, match="not a list of parties"):
@@ -171,7 +167,7 @@ def test_lists_that_cannot_be_are_refused(arrived: Sequence[int]) -> None:
 
 
 @pytest.mark.parametrize("other", ["about", "roster"])
-def test_parties_that_were_told_different_things_show_nothing(other: str) -> None:
+def test_parties_that_were_told_different_things_show_nothing(other):
     """Each holds by what it was told, and the shares of one do not open at the other."""
     found, roster = begun(5)
     about = {"about": (b"b" * 32, roster), "roster": (ABOUT, roster[:4])}[other]
@@ -186,7 +182,7 @@ def test_parties_that_were_told_different_things_show_nothing(other: str) -> Non
     assert (found[1].done, found[4].done) == (2, 2)
 
 
-def test_a_party_that_wants_more_company_than_the_threshold_has_it_to_the_end() -> None:
+def test_a_party_that_wants_more_company_than_the_threshold_has_it_to_the_end():
     found, roster = begun(7)  # the threshold is 5
     shared = {
         place: party.share(place, roster, ABOUT, least=6 if place == 1 else 0)
@@ -202,7 +198,7 @@ def test_a_party_that_wants_more_company_than_the_threshold_has_it_to_the_end() 
     again.unmask([1, 2, 3, 4, 5, 6])
 
 
-def test_rosters_that_cannot_be_are_refused() -> None:
+def test_rosters_that_cannot_be_are_refused():
     found, roster = begun(4)
     for place, wrong in (
         (2, roster),  # another's place
@@ -223,7 +219,7 @@ def test_rosters_that_cannot_be_are_refused() -> None:
         PublicKeys(b"", b"")
 
 
-def test_shares_of_strangers_are_refused() -> None:
+def test_shares_of_strangers_are_refused():
     found, shared = all_shared(4)
     right = sealed_for(1, shared)
     for place in (1, 0, 5):
@@ -231,7 +227,7 @@ def test_shares_of_strangers_are_refused() -> None:
             show(found[1], np.zeros(3, dtype=np.int64), {**right, place: right[2]})
 
 
-def test_sealed_shares_have_one_length_and_are_what_they_should_be() -> None:
+def test_sealed_shares_have_one_length_and_are_what_they_should_be():
     found, shared = all_shared(4)
     assert {len(s) for given in shared.values() for s in given.sealed.values()} == {SEALED_BYTES}
     for place, party in found.items():
@@ -245,7 +241,7 @@ def test_sealed_shares_have_one_length_and_are_what_they_should_be() -> None:
         assert shared[owner].commitment == crypto.commitment(found[owner].seed)
 
 
-def test_a_printed_party_shows_no_secret() -> None:
+def test_a_printed_party_shows_no_secret():
     party = all_shared(3)[0][1]
     text = repr(party)
     for secret in (party.seed, party.sealing, party.masking, *party.held.values()):
@@ -254,11 +250,11 @@ def test_a_printed_party_shows_no_secret() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"session": 1}', bytes(range(200, 250))])
-def test_a_damaged_state_is_refused(data: bytes) -> None:
+def test_a_damaged_state_is_refused(data):
     with pytest.raises(ProtocolError, match="damaged"):
         Party.from_bytes(data)
 
 
-def test_a_session_has_a_name_of_its_own() -> None:
+def test_a_session_has_a_name_of_its_own():
     with pytest.raises(ProtocolError, match="16 bytes"):
         Party.begin(b"short")

@@ -1,7 +1,6 @@
 """The sum is exact whoever drops out when, or there is none."""
 
 import os
-from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -13,20 +12,19 @@ from murmuration.privacy.secure_aggregation.party import Opened, Party, Protocol
 from murmuration.privacy.secure_aggregation.server import Session, unmasked
 
 ABOUT = b"a" * 32
-Vectors = dict[int, np.ndarray]
 
 
-def vectors(parties: int, length: int = 7, seed: int = 0, most: int = 2**50) -> Vectors:
+def vectors(parties, length=7, seed=0, most=2**50):
     generator = np.random.default_rng(seed)
     return {p: generator.integers(-most, most, length) for p in range(1, parties + 1)}
 
 
 def session(
-    given_: Vectors,
-    shares: Collection[int],
-    shows: Collection[int],
-    least: Mapping[int, int] = MappingProxyType({}),
-) -> tuple[Session, Vectors, dict[int, Party]]:
+    given_,
+    shares,
+    shows,
+    least=MappingProxyType({}),
+):
     """Everybody shows keys, then fewer share and fewer show vectors."""
     name = os.urandom(16)
     parties = {place: Party.begin(name) for place in given_}
@@ -41,7 +39,7 @@ def session(
     return Session(name, ABOUT, roster, commitments), masked, parties
 
 
-def opened(parties: dict[int, Party], masked: Vectors, stay: Collection[int]) -> dict[int, Opened]:
+def opened(parties, masked, stay):
     return {place: parties[place].unmask(sorted(masked)) for place in stay}
 
 
@@ -60,9 +58,7 @@ ALL = range(1, 8)  # seven, of whom five must stay
     ],
     ids=["nobody", "before sharing", "before showing", "before opening", "twice", "first ones"],
 )
-def test_the_sum_is_exact_whoever_drops_out(
-    shares: Collection[int], shows: Collection[int], stay: Collection[int]
-) -> None:
+def test_the_sum_is_exact_whoever_drops_out(shares, shows, stay):
     given_ = vectors(7)
     about, masked, parties = session(given_, shares, shows)
     total_L = unmasked(about, masked, opened(parties, masked, stay))
@@ -72,10 +68,10 @@ def test_the_sum_is_exact_whoever_drops_out(
 
 @given(st.data(), st.integers(3, 9))
 @settings(max_examples=15)
-def test_the_sum_of_any_who_are_enough(data: st.DataObject, parties: int) -> None:
+def test_the_sum_of_any_who_are_enough(data, parties):
     enough = threshold(parties)
 
-    def some(of: list[int]) -> list[int]:
+    def some(of):
         kept = data.draw(st.sets(st.sampled_from(of), min_size=enough))
         return sorted(kept)
 
@@ -88,7 +84,7 @@ def test_the_sum_of_any_who_are_enough(data: st.DataObject, parties: int) -> Non
     np.testing.assert_array_equal(total_L, sum(given_[place] for place in shows))
 
 
-def test_the_ends_of_the_range_do_not_wrap_around() -> None:
+def test_the_ends_of_the_range_do_not_wrap_around():
     given_ = {1: np.array([2**62 - 1, -(2**62)]), 2: np.array([2**62 - 1, -(2**62) + 1])}
     given_[3] = np.array([1, 0])
     about, masked, parties = session(given_, given_, given_)
@@ -96,7 +92,7 @@ def test_the_ends_of_the_range_do_not_wrap_around() -> None:
     assert total_L.tolist() == [2**63 - 1, -(2**63) + 1]
 
 
-def test_fewer_than_the_threshold_unmask_nothing() -> None:
+def test_fewer_than_the_threshold_unmask_nothing():
     about, masked, parties = session(vectors(7), ALL, ALL)
     few = opened(parties, masked, [1, 2, 3, 4])
     with pytest.raises(ProtocolError, match="4 of 7 parties stayed"):
@@ -108,7 +104,7 @@ def test_fewer_than_the_threshold_unmask_nothing() -> None:
         unmasked(about, masked, {**few, 5: few[4]})
 
 
-def test_what_is_left_without_the_last_share_is_not_the_sum() -> None:
+def test_what_is_left_without_the_last_share_is_not_the_sum():
     """A server that leaves own masks on has nothing: no number of the sum comes out."""
     given_ = vectors(3, length=200)
     _, masked, _ = session(given_, given_, given_)
@@ -116,7 +112,7 @@ def test_what_is_left_without_the_last_share_is_not_the_sum() -> None:
     assert not (still == sum(given_.values())).any()
 
 
-def test_who_wants_more_parties_needs_as_many_shares() -> None:
+def test_who_wants_more_parties_needs_as_many_shares():
     """Two of them want six of seven in the sum, where five can open everybody else's.
 
     Who is not in it stops nobody.
@@ -135,13 +131,13 @@ def test_who_wants_more_parties_needs_as_many_shares() -> None:
         unmasked(about, masked, shown)
 
 
-def altered(shares: dict[int, bytes], place: int) -> dict[int, bytes]:
+def altered(shares, place):
     last = shares[place][-1] ^ 1
     return {**shares, place: shares[place][:-1] + bytes([last])}
 
 
 @pytest.mark.parametrize("what", ["seed", "key", "missing seed", "missing key", "no number"])
-def test_shares_that_do_not_fit_are_noticed(what: str) -> None:
+def test_shares_that_do_not_fit_are_noticed(what):
     about, masked, parties = session(vectors(7), ALL, [1, 2, 3, 4, 5, 6])
     found = opened(parties, masked, [1, 2, 3, 4, 5])
     good = found[3]
@@ -159,7 +155,7 @@ def test_shares_that_do_not_fit_are_noticed(what: str) -> None:
     )
 
 
-def test_shares_of_a_former_session_do_not_fit() -> None:
+def test_shares_of_a_former_session_do_not_fit():
     about, masked, parties = session(vectors(4), range(1, 5), range(1, 5))
     _, before, former = session(vectors(4), range(1, 5), range(1, 5))
     with pytest.raises(ProtocolError, match=r"do not fit|not shares"):

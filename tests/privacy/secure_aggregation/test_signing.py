@@ -9,12 +9,12 @@ WORD = signing.sign(PRIVATE, b"text")
 SIGNER = signing.public_key(PRIVATE)
 
 
-def test_whoever_has_the_key_signs() -> None:
+def test_whoever_has_the_key_signs():
     signing.check(SIGNER, b"text", WORD)
     assert (len(SIGNER), len(WORD)) == (signing.KEY_BYTES, signing.SIGNATURE_BYTES)
 
 
-def test_it_is_the_algorithm_of_rfc_8032() -> None:
+def test_it_is_the_algorithm_of_rfc_8032():
     """Section 7.1, test 1."""
     private = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60"
     public = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
@@ -34,6 +34,6 @@ def test_it_is_the_algorithm_of_rfc_8032() -> None:
         (b"\xff" * 32, b"text", WORD),
     ],
 )
-def test_nothing_else_is_a_signature(signer: bytes, text: bytes, word: bytes) -> None:
+def test_nothing_else_is_a_signature(signer, text, word):
     with pytest.raises(ValueError):
         signing.check(signer, text, word)

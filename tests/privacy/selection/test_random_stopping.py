@@ -29,11 +29,11 @@ TERMS = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
 COST = CandidateCost(0.2, 10.0, 100, 0.2, 0.5)
 
 
-def charged(event: RandomStopping, delta: float = 1e-5) -> float:
+def charged(event, delta=1e-5):
     return accountant.epsilon([(event, 1)], adjacency=Adjacency.ADD_REMOVE, delta=delta)
 
 
-def kappa_of(p_O: np.ndarray, q_O: np.ndarray) -> np.ndarray:
+def kappa_of(p_O, q_O):
     """κ at all orders of a pair with few outcomes, the larger of both orders."""
     ratio_O = np.log(p_O) - np.log(q_O)
     both = [
@@ -43,7 +43,7 @@ def kappa_of(p_O: np.ndarray, q_O: np.ndarray) -> np.ndarray:
     return np.max(both, axis=0)
 
 
-def hockey_stick(p_O: np.ndarray, q_O: np.ndarray, target: float) -> float:
+def hockey_stick(p_O, q_O, target):
     alpha = math.exp(target)
     return max(
         float(np.maximum(p_O - alpha * q_O, 0).sum()), float(np.maximum(q_O - alpha * p_O, 0).sum())
@@ -109,7 +109,7 @@ def test_it_is_not_absurdly_loose():
     event = RandomStopping(1.0, stopping.gamma, (CandidateCost(1.0, sigma, 1),))
     edges = np.linspace(-12 * sigma, 12 * sigma, 4001)
 
-    def pieces(mean: float) -> np.ndarray:
+    def pieces(mean):
         return np.maximum(np.diff(stats.norm.cdf(edges, mean, sigma)), 1e-300)
 
     best = [released(side / side.sum(), stopping) for side in (pieces(1.0), pieces(0.0))]

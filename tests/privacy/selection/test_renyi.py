@@ -9,7 +9,6 @@ from dp_accounting.rdp import RdpAccountant
 from scipy import integrate, stats
 
 from murmuration.privacy.accounting.accountant import epsilon
-from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.events import PoissonGaussian, PureDp
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.selection import renyi
@@ -18,7 +17,7 @@ from murmuration.research.theory.analytic_gaussian import delta_of as gaussian_d
 INTERVAL = 1e-4
 
 
-def divergence(loss: DiscretePMF, target: float) -> float:
+def divergence(loss, target):
     above_N = np.maximum(0.0, -np.expm1(target - loss.index_N * INTERVAL))
     return loss.infinite + float(loss.mass_N @ above_N)
 
@@ -37,8 +36,8 @@ def test_between_whole_orders_the_line_lies_above_the_truth():
     q, sigma = 0.3, 1.5
     kappa_F = renyi.at_all_orders(renyi.of_sampled_gaussian(q, sigma))
 
-    def exact(order: float) -> float:
-        def density(x: float) -> float:
+    def exact(order):
+        def density(x):
             ratio = 1 - q + q * math.exp((x - 0.5) / sigma**2)
             return float(stats.norm.pdf(x, scale=sigma)) * ratio**order
 
@@ -68,7 +67,7 @@ def test_held_out_by_a_coin_is_the_mean_of_both_and_no_more():
     p = 1 / (1 + math.exp(-pure))
     for place, order in ((1, 2), (3, 4)):
         # P = (1 − h) N(1) × R(1−p) + h N(0) × R(p), over Q = N(0) × R(1−p).
-        def density(x: float, order: int = order) -> float:
+        def density(x, order=order):
             total = 0.0
             for y, ratio in ((1 - p, p / (1 - p)), (p, (1 - p) / p)):
                 mixed = (1 - share) * math.exp((x - 0.5) / sigma**2) + share * ratio

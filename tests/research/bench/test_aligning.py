@@ -4,7 +4,7 @@ import pytest
 
 from murmuration.research.bench import aligning
 from murmuration.research.bench.aligning import AlignBench, measure_step
-from murmuration.research.bench.language_model import LmBench, saved_model
+from murmuration.research.bench.language_model import LmBench
 
 SMALL = LmBench(tokens=64, layers=2, width=16, vocabulary=50)
 
@@ -39,14 +39,3 @@ def test_both_write_the_same_number_of_answers_to_the_same_reward(monkeypatch):
     monkeypatch.setattr(aligning, "_Clock", Seen)
     measure_step(AlignBench("", "last:1", 4, 3, SMALL), 1)
     assert [one.sizes for one in clocks] == [[4, 4]] * 4  # two steps of ours and of plain, twice
-
-
-def test_a_base_is_asked_the_public_questions(monkeypatch):
-    seen = []
-    monkeypatch.setattr(
-        aligning, "WAYS", {n: lambda base, prompts, *_: seen.append(prompts[0]) or (1.0, 2)
-                           for n in aligning.WAYS}
-    )  # fmt: skip
-    with saved_model(SMALL) as path:
-        row = measure_step(AlignBench(path, "last:1", 4, 3), 1)
-    assert seen == [aligning.questions()[0]] * 4 and row["ratio"] == 1.0

@@ -2,8 +2,6 @@
 
 from types import SimpleNamespace
 
-import pytest
-
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.research.bench import breakdown
 from murmuration.research.bench.setting import Setting
@@ -46,10 +44,3 @@ def test_the_table(cli, monkeypatch):
     assert code == 0
     assert "together" in out
     assert "1.50" in out
-
-
-@pytest.mark.parametrize("value", [1000, 1500.4, 0.12345, "text"])
-def test_figures_are_plain(value):
-    from murmuration.research.commands.bench import _figure
-
-    assert "e+" not in _figure(value)

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from murmuration.research.bench import growth
-from murmuration.research.bench.growth import GROWTH, measure, plot
+from murmuration.research.bench.growth import GROWTH, measure
 from murmuration.research.bench.setting import Setting
 
 TINY = Setting(users=30, cohort=10, dimension=8)
@@ -32,16 +31,3 @@ def test_one_quantity_grows_and_the_others_stay(kind):
     assert grown == sorted(set(grown))
     assert {replace(point, **{kind: 1}) for point in points} == {replace(Setting(), **{kind: 1})}
     assert Setting() in points
-
-
-def test_the_plot_has_a_panel_for_each_quantity():
-    row = {"users": 1, "cohort": 1, "d": 1, "judgements_each": 1, "round_ms": 1.0}
-    found = {kind: [row, {k: 2 * v for k, v in row.items()}] for kind in GROWTH}
-    figure = plot(found)
-    assert len(figure.axes) == len(GROWTH)
-    assert [len(axes.lines[0].get_xdata()) for axes in figure.axes] == [2] * len(GROWTH)
-    assert growth.GROWTH.keys() == found.keys()
-    for axes in figure.axes:
-        low, high = axes.get_ylim()
-        assert low == 0.0
-        assert high > max(axes.lines[0].get_ydata()), "a point lies outside"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from murmuration.research.bench.memory import POINTS, measure_memory
+from murmuration.research.bench.memory import measure_memory
 from murmuration.research.bench.setting import Setting
 
 TINY = Setting(users=30, cohort=10, dimension=8)
@@ -75,11 +75,3 @@ def test_a_hundred_thousand_users_do_with_two_gibibytes():
         cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert '"users": 100000' in done.stdout
-
-
-def test_up_to_a_hundred_thousand_users():
-    assert POINTS[-1].users == 100_000
-    assert all(
-        point.source == f"murmuration.research.bench.synthetic_users:users_{point.users}"
-        for point in POINTS
-    )

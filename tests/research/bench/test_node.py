@@ -66,15 +66,6 @@ def test_the_limit_computes_what_the_node_computes():
     torch.testing.assert_close(limit(), torch.from_numpy(node).float(), rtol=1e-4, atol=1e-5)
 
 
-def test_the_settings_are_the_stated_ones():
-    found = [(s.dimension, s.cohort) for s in bench.SETTINGS if s.runtime == "local"]
-    assert found == [(384, 250), (384, 2500), (10_000, 250)]
-    assert {s.runtime for s in bench.SETTINGS} == {"local", "ray"}
-    assert {s.source for s in bench.SETTINGS} == {
-        "murmuration.research.bench.synthetic_users:users_2500"
-    }
-
-
 @pytest.mark.parametrize("options", [["--json", "--quick"], []])
 def test_the_command(measured, monkeypatch, options):
     asked = []

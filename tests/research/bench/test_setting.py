@@ -2,11 +2,12 @@
 
 import pytest
 
-from murmuration.research.bench.setting import Setting, timed, told
+from murmuration.research.bench.setting import Setting, told
 
 
 @pytest.mark.parametrize(
-    ("setting", "name"), [(Setting(users=30), "users_30"), (Setting(each=3), "each_3")]
+    ("setting", "name"),
+    [(Setting(users=30), "users_30_each_10"), (Setting(each=3), "users_2500_each_3")],
 )
 def test_a_run_of_that_size_leaves_nothing(setting, name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -15,12 +16,6 @@ def test_a_run_of_that_size_leaves_nothing(setting, name, tmp_path, monkeypatch)
         assert (config.cohort, config.rounds, config.group_size) == (250, 7, setting.each)
         assert list(tmp_path.iterdir())
     assert not list(tmp_path.iterdir())
-
-
-def test_what_a_call_gives_is_given_on():
-    value, seconds = timed(lambda: "it")
-    assert value == "it"
-    assert seconds >= 0.0
 
 
 def test_messages_are_told_of_before_they_go_out():

@@ -8,7 +8,7 @@ from murmuration.research.bench import synthetic_users
 
 
 @pytest.mark.parametrize(
-    ("name", "users", "each"), [("users_30", 30, 10), ("each_3", 2500, 3), ("few", 40, 4)]
+    ("name", "users", "each"), [("users_30", 30, 10), ("users_25_each_3", 25, 3), ("few", 40, 4)]
 )
 def test_a_crowd_has_the_size_its_name_says(name, users, each):
     judgements = load_judgements(f"murmuration.research.bench.synthetic_users:{name}")
@@ -22,7 +22,9 @@ def test_texts_recur_so_that_features_are_cheap():
     assert len(chosen) <= 500
 
 
-@pytest.mark.parametrize("name", ["users", "users_", "users_x", "crowd_5", "users_-3"])
+@pytest.mark.parametrize(
+    "name", ["users", "users_", "users_x", "crowd_5", "users_-3", "users_3_each_"]
+)
 def test_other_names_are_refused(name):
     with pytest.raises(InputError, match=name):
         load_judgements(f"murmuration.research.bench.synthetic_users:{name}")

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from murmuration.research.theory.bounds import Case, all_bounds
-
 SIZE = ["--users", 2500, "--judgements", 10, "--dimension", 32, "--epsilon", 1]
 THEOREMS = {
     *("A Thm 1", "A Thm 1, proof", "A Thm 2", "A Thm 4", "A Thm 6"),
@@ -33,12 +31,6 @@ def test_as_a_table(cli):
     assert all(name in stdout for name in THEOREMS)
     assert "L Thm D.3 *" in stdout  # δ > 0
     assert "without constants" in " ".join(stdout.split())
-
-
-def test_order():
-    found = all_bounds(Case(100, 2, 4, 1.0, 0.0))
-    keys = [(b.norm, b.place, b.side) for b in found]
-    assert keys == sorted(keys)
 
 
 @pytest.mark.parametrize(

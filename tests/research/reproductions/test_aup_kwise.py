@@ -61,14 +61,4 @@ def test_rows_have_the_best_scale_of_each_and_exponents_of_several():
     # With two values of K it is about the log of a ratio of means.
     ratio_R = np.log([row["error_mean"] for row in measured[1:3]])
     assert slopes[0]["slope"] == pytest.approx((ratio_R[1] - ratio_R[0]) / np.log(2.0), abs=0.3)
-    assert len(aup_kwise.remarks(rows)) == len(slopes) == 1 + len(STRATEGIES)
-
-
-def test_a_picture_has_a_line_for_each_and_the_bound():
-    rows = [
-        {"strategy": name, "responses": count, "error_mean": 1.0 / count}
-        for name in (SAMPLING, *STRATEGIES)
-        for count in (2, 3, 6)
-    ]
-    axes = aup_kwise.plot(rows).axes[0]
-    assert len(axes.lines) == 1 + len(STRATEGIES) + 2
+    assert len(slopes) == 1 + len(STRATEGIES)

@@ -14,7 +14,6 @@ from murmuration.research.reproductions.entry import (
     in_processes,
     mean_sd,
     of_rows,
-    tracked,
     where,
 )
 
@@ -60,21 +59,6 @@ def test_remarks_and_plot_are_made_of_the_rows():
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_results_come_in_the_order_of_the_tasks(workers):
     assert list(in_processes(math.factorial, [5, 3, 4], workers)) == [120, 6, 24]
-
-
-def test_steps_pass_through_the_bar_one_by_one(capsys):
-    taken = []
-
-    def steps():
-        for step in range(3):
-            taken.append(step)
-            yield step
-
-    passing = tracked(steps(), "counting", 3)
-    assert next(passing) == 0
-    assert taken == [0], "it did not wait for all of them"
-    assert list(passing) == [1, 2]
-    assert capsys.readouterr() == ("", "")
 
 
 COMPUTED: list[object] = []

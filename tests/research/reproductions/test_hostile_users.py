@@ -105,18 +105,3 @@ def test_what_is_said_is_what_the_rows_say(rows, world):
     assert "median of 5 buckets" in said
     worse = [{**row, "moved": 1e9} for row in rows]
     assert "MOVED" in "\n".join(hostile_users.remarks(worse, world))
-    better = [
-        {**row, "accuracy_mean": row["accuracy_mean"] + row["aggregate"].startswith("median")}
-        for row in rows
-    ]
-    said = "\n".join(hostile_users.remarks(better, world))
-    assert said.count("helps at 0%, 40%") == 2  # against either sum
-    assert len(hostile_users.plot(rows).axes) == 2
-
-
-def test_an_entry_is_told_and_drawn_of_fewer_cases(world, monkeypatch):
-    monkeypatch.setattr(hostile_users, "made", lambda **_: world)
-    found = hostile_users.reproduced(True)
-    assert len(found.rows) == 1 + 2 * 3 + 2 * 2
-    assert "θ never moved further" in " ".join(found.remarks)
-    assert len(found.plot.axes) == 2

@@ -11,7 +11,6 @@ from murmuration.research.reproductions.membership import (
     curve,
     limit,
     membership,
-    plot,
     scores,
 )
 
@@ -54,9 +53,9 @@ def test_likelihood_ratios_know_each_user_and_leave_the_attacked_run_out():
     assert np.trapezoid(tpr, fpr) == pytest.approx(0.5, abs=0.05)
 
 
-def test_a_quick_run_keeps_to_the_limit_and_draws(monkeypatch):
+def test_a_quick_run_keeps_to_the_limit(monkeypatch):
     monkeypatch.setattr(murmuration.research.reproductions.membership, "ROUNDS", 8)
-    rows, curves = membership(quick=True, epsilons=(None, 1.0))
+    rows, _ = membership(quick=True, epsilons=(None, 1.0))
     assert [(row["attack"], row["epsilon"]) for row in rows] == [
         (attack, epsilon) for epsilon in (None, 1.0) for attack in ATTACKS
     ]
@@ -64,7 +63,6 @@ def test_a_quick_run_keeps_to_the_limit_and_draws(monkeypatch):
         assert row["tpr_at_0.5"] <= row["limit_at_0.5"]
     assert rows[0]["limit_at_0.1"] is None
     assert rows[0]["auc"] > rows[2]["auc"] - 0.05
-    assert len(plot(curves).axes) == len(ATTACKS)
 
 
 @pytest.mark.parametrize(("found", "said"), [(0.01, "No attack"), (0.9, "An attack")])

@@ -2,15 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from murmuration.research.reproductions.plots import against_n, legend_below, line, with_intervals
-
-
-def test_a_line_is_one_column_against_another():
-    axes = Figure().subplots()
-    line(axes, [{"n": 1, "error": 0.5}, {"n": 2, "error": 0.25}], "n", "error", "s--", label="it")
-    (drawn,) = axes.lines
-    assert (list(drawn.get_xdata()), list(drawn.get_ydata())) == ([1, 2], [0.5, 0.25])
-    assert (drawn.get_marker(), drawn.get_linestyle(), drawn.get_label()) == ("s", "--", "it")
+from murmuration.research.reproductions.plots import against_n, with_intervals
 
 
 def test_bars_are_intervals_and_one_seed_has_none():
@@ -56,11 +48,3 @@ def test_panels_down_and_across_and_what_belongs_to_all_columns():
     assert [axes.get_xlabel() for axes in figure.axes] == ["", "", *["judgements, n"] * 2]
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["clean", "noisy"]
-
-
-def test_a_legend_for_all_panels_is_that_of_the_first():
-    figure = Figure()
-    for axes, label in zip(figure.subplots(1, 2), ("first", "second"), strict=True):
-        axes.plot([0, 1], [0, 1], label=label)
-    legend_below(figure, 1)
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["first"]

@@ -14,7 +14,7 @@ from murmuration.research.reproductions.registry import ENTRIES
 from murmuration.research.reproductions.rerun import DONE, FAILED, LEFT_OUT
 
 #: Those whose remarks say it all.
-UNDRAWN = {"uls-conjecture", "uls-sampling", "aup-accuracy", "lora-rewards"}
+UNDRAWN = {"uls-conjecture", "uls-sampling", "aup-accuracy"}
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_the_quick_page_has_no_verdicts(world, tmp_path):
 
 @pytest.mark.slow
 def test_all_there_is_computed_told_and_drawn(tmp_path, monkeypatch):
-    """Some fifteen minutes of two cores."""
+    """Some thirteen minutes of a core."""
     monkeypatch.delenv(FOLDER, raising=False)
     outcomes = run(ENTRIES, tmp_path)
     assert {name: one.remarks for name, one in outcomes.items() if one.status != DONE} == {}

@@ -431,20 +431,6 @@ def test_the_checks_above_find_the_published_filter():
     assert moved > mean_movement(1.0, max(with_w, without_w))
 
 
-def test_the_note_s_wider_ramp_moves_more():
-    # Weights 6(f/s − ½), cut to [0, 1]: sound too, with a larger change for the same neighbours.
-    def ramp(rows_SD):
-        near_SS = near(rows_SD, 1.0)
-        weights_S = np.clip(6 * (degrees(near_SS) / max(1, len(near_SS)) - 0.5), 0, 1)
-        return weights_S, *any_mean(rows_SD, weights_S)
-
-    rows_SD = np.vstack([clusters([33, 17], [0.0, 1.5]), [[-0.9]], [[9.0]]])
-    change, *_ = insertion(rows_SD, ramp)
-    assert change > WEIGHT_CHANGE
-    assert change < 6 * 51 / 52 + 1
-    assert mean_movement(1.0, 10.0) == pytest.approx(0.4)
-
-
 # The event.
 
 

@@ -2,7 +2,6 @@
 
 import json
 import random
-import sys
 
 import numpy as np
 import pytest
@@ -88,18 +87,6 @@ def test_what_is_amiss_is_found(left_behind, arguments, fault):
 
 def test_a_run_without_anything(tmp_path):
     assert inspect(tmp_path, seeded=True) == Left(0, 0, 0, 0, 0.0, ())
-
-
-@pytest.mark.parametrize(("faults", "code"), [((), 0), (("other weights",), 1)])
-def test_exit_code(monkeypatch, capsys, faults, code):
-    good = Left(3, 3, 3, 3, 0.1, ())
-    end = Left(4, 4, 4, 4, 0.2, faults)
-    monkeypatch.setattr(crash, "check", lambda *_, **__: [good, end])
-    monkeypatch.setattr(sys, "argv", ["crash_check", "--kills", "1"])
-    with pytest.raises(SystemExit) as ended:
-        crash.main()
-    assert ended.value.code == code
-    assert f"1 kills, {code} faults" in capsys.readouterr().out
 
 
 def test_a_run_that_fails_by_itself_is_an_error(tmp_path, monkeypatch):

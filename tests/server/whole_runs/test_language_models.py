@@ -11,15 +11,11 @@ import torch
 from local_runs import LORA, run, theta
 from safetensors.numpy import load_file
 
-from murmuration.client.app import app as client_app
 from murmuration.preference.bases import base_of
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base import settings as base_settings
 from murmuration.preference.language.base.network import language_base
 from murmuration.preference.reward import RewardModel
-from murmuration.server.run import run_training
-from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies.config import RunConfig
 from murmuration.strategies.registry import base_config
 
 pytestmark = [pytest.mark.usefixtures("quick_runs"), pytest.mark.settings(**LORA)]
@@ -105,30 +101,6 @@ def test_a_run_does_not_go_on_in_other_layers(config, broken_off, monkeypatch):
     assert (Path(broken.out) / "ledger.jsonl").read_bytes() == ledger
     monkeypatch.undo()
     assert run(replace(broken, resume=True))["rounds"] == 4
-
-
-def test_an_unseeded_run_goes_on_from_its_last_round(config, tmp_path):
-    config = replace(config, rounds=4)
-    broken = replace(config, out=str(tmp_path / "broken"))
-    seen = []
-
-    class Stopping(LocalGrid):
-        def push_messages(self, outgoing):
-            outgoing = list(outgoing)
-            seen.extend(m for m in outgoing if m.metadata.message_type == "train")
-            if len(seen) == 3:
-                raise KeyboardInterrupt
-            return super().push_messages(outgoing)
-
-    # An unseeded run is saved every round; a seeded one about once a second.
-    broken = replace(broken, seed=-1)
-    with pytest.raises(KeyboardInterrupt):
-        run_training(broken, Stopping(client_app, 1, broken.to_run_config()))
-    assert int(load_file(Path(broken.out) / "checkpoint" / "state.safetensors")["round"][0]) == 2
-    half = theta(broken)
-    result = run(replace(broken, resume=True))
-    assert result["rounds"] == 4
-    assert not np.array_equal(theta(broken), half)
 
 
 def scores(config):
@@ -241,22 +213,6 @@ def test_a_node_without_the_memory_ends_the_run_before_anything_is_charged(
 def test_settings_that_cannot_be(config, changes, said):
     with pytest.raises(InputError, match=said):
         run(replace(config, **changes))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"train": "lora"},
-        {"lora_rank": 3},
-        {"max_tokens": 9},
-        {"batch_tokens": 9},
-        {"dtype": "auto"},
-        {"checkpointing": True},
-    ],
-)
-def test_options_about_a_model_need_one(changes):
-    with pytest.raises(InputError, match="name one with --base"):
-        RunConfig(**changes)
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -118,14 +118,6 @@ def test_what_is_saved_is_what_was_trained(of_task, language_model, part):
     assert "reward" not in card.lower()
 
 
-def test_nobody_speaks_of_judgements_where_there_are_texts(config):
-    run(config)
-    card = (Path(config.out) / "model" / "README.md").read_text()
-    assert "users' own texts" in card
-    assert "judg" not in card
-    assert "prefers" not in card
-
-
 def test_sft_is_blind_to_labels(config, of_task, crowd, write_rows):
     rows = [json.loads(line) for line in Path(crowd).read_text().splitlines()]
     for row in rows:

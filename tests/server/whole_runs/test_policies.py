@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from murmuration.preference.language.base.network import language_base
 from murmuration.preference.language.likelihood import load_scorer
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.preference.policy_losses import POLICY_LOSSES
-from murmuration.research.strategies.self_play import play
 from murmuration.strategies.registry import base_config
 
 pytestmark = [
@@ -92,29 +90,6 @@ def test_labels_of_high_epsilon_told_at_home_teach(config, crowd, loss):
     settings = config.changed(**{**AT_HOME, "epochs": 48}, loss=loss, epsilon=400.0,
                       beta=0.5, test=crowd)  # fmt: skip
     assert run(settings)["heldout_accuracy"] > 0.6
-
-
-def test_self_play_says_what_it_did(config, crowd, monkeypatch):
-    monkeypatch.setattr(play, "SelfPlay", partial(play.SelfPlay, iterations=2, pairs=12))
-    played = {"loss": "selfplay", "epsilon": 400.0}
-    result = run(config.changed(**{**AT_HOME, **played}, test=crowd))
-    assert any("that self-play went through" in warning for warning in result["warnings"])
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"loss": "selfplay"}, "--loss selfplay learns how people prefer from labels that left"),
-        ({**AT_HOME, "loss": "selfplay", "r_max": 1.0}, "--loss selfplay does not clip"),
-        (
-            {**AT_HOME, "loss": "selfplay", "kind": "top-1", "model": "plackett-luce"},
-            "--loss selfplay is about pairs",
-        ),
-    ],
-)
-def test_where_self_play_means_nothing_it_is_refused(config, changes, words):
-    with pytest.raises(InputError, match=words):
-        config.changed(**changes)
 
 
 def test_nodes_that_tell_labels_load_no_weights(config, crowd, tmp_path, monkeypatch):
@@ -265,23 +240,7 @@ def test_coins_come_with_the_data_and_not_from_an_option(config, tmp_path, crowd
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"task": "reward", "loss": "dpo"}, "--loss, --beta and --r-max are about --task policy"),
-        (
-            {"base": "", "loss": "dpo", "lora_rank": 0},
-            "--loss is about a language model: name one with --base",
-        ),
-        ({"loss": "dpo", "r_max": 1.0}, "--loss dpo does not clip"),
-        ({"r_max": 1.0}, "--loss dpo does not clip"),
-        ({"loss": "ipo", "model": "plackett-luce"}, "--loss ipo is about pairs"),
-        (
-            {"loss": "square-chipo", "kind": "top-1", "responses": 4, "model": "plackett-luce"},
-            "of several responses use one of dpo, chipo, robust-dpo",
-        ),
         ({"kind": "top-1", "responses": 4}, "--model btl is a model of pairs"),
-        ({"train": "head", "lora_rank": 0}, "use --train lora"),
-        ({"strategy": "label-moment", "adjacency": "replace-labels", "rounds": 1}, "from labels"),
-        ({**AT_HOME, "estimator": "mle"}, "--loss says how it is fitted"),
-        ({**AT_HOME, "ridge": 0.1}, "--loss says how it is fitted"),
         ({**AT_HOME, "loss": "kto"}, "--loss must be one of"),
         ({"beta": -0.1}, "--beta must be a positive number"),
     ],

@@ -1,9 +1,9 @@
 """Whole runs in which nodes are slow in every round: others count, and no round waits for them."""
 
-import json
 from pathlib import Path
 
 import pytest
+from local_runs import private_log
 
 from murmuration.client.app import app as client_app
 from murmuration.privacy.accounting.ledger import read_charges
@@ -54,33 +54,19 @@ class Slow(LocalGrid):
             yield reply
 
 
-def test_a_run_ends_by_the_others_and_says_who_was_slow(tmp_path, crowd, crowd_test):
+@pytest.mark.parametrize("kind", ["", secure.KEYS, secure.SHARES, "train", secure.UNMASK])
+def test_a_run_ends_by_the_others_and_says_who_was_slow(tmp_path, crowd, crowd_test, kind):
+    """Under masks whichever exchange they are slow at."""
     config = RunConfig(
         data=crowd, test=crowd_test, epsilon=4.0, delta=1e-3, rounds=ROUNDS, cohort=50, users=50,
-        timeout=TIMEOUT, min_nodes=6, adjacency="zero-out",
-        out=str(tmp_path / "run"),
+        timeout=TIMEOUT, min_nodes=10 if kind else 6, adjacency="zero-out",
+        secure_aggregation=bool(kind), out=str(tmp_path / "run"),
     )  # fmt: skip
-    grid = Slow(config)
+    grid = Slow(config, 10, kind) if kind else Slow(config)
     result = run_training(config, grid)
     assert (result["rounds"], result["stopped"]) == (ROUNDS, None)
-    check_slow(config, result, "no reply in time")
+    check_slow(config, result, f"no answer to {kind}" if kind else "no reply in time")
     assert grid.came_late  # and was not taken for an answer to the round that it came in
-
-
-@pytest.mark.parametrize("kind", [secure.KEYS, secure.SHARES, "train", secure.UNMASK])
-def test_so_does_a_run_under_masks_whichever_exchange_they_are_slow_at(
-    tmp_path, crowd, crowd_test, kind
-):
-    config = RunConfig(
-        data=crowd, test=crowd_test, epsilon=4.0, delta=1e-3, rounds=ROUNDS, cohort=50, users=50,
-        timeout=TIMEOUT, min_nodes=10, adjacency="zero-out", secure_aggregation=True,
-        out=str(tmp_path / "run"),
-    )  # fmt: skip
-    grid = Slow(config, 10, kind)
-    result = run_training(config, grid)
-    assert (result["rounds"], result["stopped"]) == (ROUNDS, None)
-    check_slow(config, result, f"no answer to {kind}")
-    assert grid.came_late
 
 
 def check_slow(config, result, reason):
@@ -88,8 +74,7 @@ def check_slow(config, result, reason):
     charges = read_charges(Path(config.out) / "ledger.jsonl")
     assert [charge.round for charge in charges if charge.round] == [*range(1, ROUNDS + 1)]
     assert 3.5 < result["epsilon"] <= 4.0  # of all rounds, whoever answered
-    text = (Path(config.out) / "private" / "log.jsonl").read_text()
-    log = [line for line in map(json.loads, text.splitlines()) if "left out" in line]
+    log = [line for line in private_log(config) if "left out" in line]
     for round_ in range(1, ROUNDS + 1):
         left_out = {line["node"]: line["left out"] for line in log if line["round"] == round_}
         assert set(left_out) == {LATE, NEVER}

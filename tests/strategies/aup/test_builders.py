@@ -1,22 +1,11 @@
 """Settings reach the plans of both filters; the published one is never called proven."""
 
-import numpy as np
 import pytest
 from cards import RESULT, model_card
 
-from murmuration.client.app import app as client_app
-from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.strategies.aup_corrected import AupCorrected
-from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.aup.published import AupPublished
-from murmuration.strategies.base import Participants
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.protocol.messages import RegistryEntry
-from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.registry import build, named
-from murmuration.strategies.spec import RunContext
 
 CONFIG = RunConfig(
     test="others.jsonl", strategy="aup", epsilon=1.0, delta=1e-4, rounds=6, cohort=300
@@ -24,29 +13,9 @@ CONFIG = RunConfig(
 
 
 @pytest.fixture
-def made(tmp_path, quick_runs):
+def made(build_from, quick_runs):
     """A function: what is built from settings, for 800 users."""
-
-    def make(**changes):
-        config = CONFIG.changed(**changes)
-        registry = Registry.of({1: RegistryEntry(0, np.arange(800, dtype=np.uint64), None)})
-        context = RunContext(
-            strategy=named(config.strategy),
-            config=config,
-            participants=Participants.all(registry),
-            source=Randomness(0),
-            features='{"kind": "hashing"}',
-            dimension=9,
-            log=print,
-            grid=LocalGrid(client_app, 1, {}),
-            once=lambda name, release: release(),
-        )
-        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
-        adjacency = Adjacency(config.adjacency)
-        with Ledger(path, adjacency=adjacency, delta=config.delta, budget=1.0) as ledger:
-            return build(context, ledger)
-
-    return make
+    return lambda **changes: build_from(CONFIG.changed(**changes), 800, budget=1.0)
 
 
 def test_corrected(made):
@@ -98,34 +67,8 @@ def test_published_takes_plain_steps_only(made):
 def test_a_run_that_is_not_proven_says_so_everywhere():
     from murmuration.reporting.report import page
 
-    result = RESULT | {
-        "private": True,
-        "proven": False,
-        "epsilon": 3.0,
-        "epsilon_target": 3.0,
-        "delta": 1e-5,
-        "adjacency": "replace",
-        "stopped": None,
-        "warnings": ["Beware."],
-        "strategy": "aup",
-        "features": {"kind": "hashing"},
-        "dimension": 5,
-        "users": 100,
-        "cohort": 10,
-        "rounds": 3,
-        "rounds_planned": 3,
-        "group_size": 4,
-        "clip_norm": None,
-        "noise_multiplier": 1.0,
-        "heldout_accuracy": None,
-        "heldout_accuracy_by_user": None,
-        "heldout_users": 0,
-        "seeded": False,
-        "seconds_training": 1.0,
-        "users_per_second": None,
-        "learning_rate": 0.1,
-        "test_is_public": True,
-    }
+    claimed = {"private": True, "proven": False, "epsilon": 3.0, "epsilon_target": 3.0}
+    result = RESULT | claimed | {"strategy": "aup", "adjacency": "replace", "test_is_public": True}
     images = dict.fromkeys(("accuracy", "noise"), (b"", b""))
     report = page(result, images)
     assert "<h1>Claimed, not proven: ε = 3.00, δ = 1e-5</h1>" in " ".join(report.split())

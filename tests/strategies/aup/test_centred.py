@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from failing import Watched
 
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.strategies import adaptive
@@ -45,48 +46,22 @@ def half_around(centre_D):
 # The centre
 
 
-def centring_pays_or_costs_nothing(centre_of, dimension=200, rounds=30):
-    """The centre is no further from the truth than zero is, up to the noise of a few coordinates.
-
-    ``centre_of(estimates, noise)`` gives the centre after these estimates.
-    """
+def test_centring_pays_or_costs_nothing():
+    """The centre is no further from the truth than zero is, but for noise of few coordinates."""
     generator = np.random.default_rng(0)
-    noise = 0.1
+    noise, dimension = 0.1, 200
     for length in (0.0, 0.1, 0.3, 1.0, 10.0):
         truth_D = np.full(dimension, length / math.sqrt(dimension))
         off = []
         for _ in range(20):
-            draws = truth_D + noise * generator.standard_normal((rounds, dimension))
-            off.append(float(np.sum((centre_of(draws, noise) - truth_D) ** 2)))
+            centre = Centre(dimension)
+            for draw_D in truth_D + noise * generator.standard_normal((30, dimension)):
+                centre.add(draw_D, noise)
+            off.append(float(np.sum((centre.value_D - truth_D) ** 2)))
         few = 4 * noise**2 * 0.1
-        assert np.mean(off) <= length**2 + few, f"a centre of length {length:g} adds noise"
+        assert np.mean(off) <= length**2 + few
         if length >= 1.0:
-            assert np.mean(off) < 0.5 * length**2, f"a centre of length {length:g} is not found"
-
-
-def centre_after(draws, noise):
-    centre = Centre(draws.shape[1])
-    for draw_D in draws:
-        centre.add(draw_D, noise)
-    return centre.value_D
-
-
-def test_centring_pays_or_costs_nothing():
-    centring_pays_or_costs_nothing(centre_after)
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        lambda draws, noise: draws[-1],  # the last estimate
-        lambda draws, noise: draws[-10:].mean(0),  # an average that is not shrunk
-        lambda draws, noise: centre_after(draws, noise / 3),  # shrunk for less noise than there is
-        lambda draws, noise: np.zeros(draws.shape[1]),  # never
-    ],
-)
-def test_centres_that_add_noise_or_never_come_are_noticed(fault):
-    with pytest.raises(AssertionError, match="a centre of length"):
-        centring_pays_or_costs_nothing(fault)
+            assert np.mean(off) < 0.5 * length**2
 
 
 def test_a_new_centre_is_zero_and_weighs_the_past_down():
@@ -157,19 +132,6 @@ def test_unbounded_and_noiseless_it_is_plain_averaging(world, make_examples):
     )
 
 
-@pytest.mark.parametrize("norm", [0.1, 3.0])
-def test_noise_of_users_who_have_nothing_to_say(world, make_examples, checks, norm):
-    examples = make_examples([1, 2, 3] * 10, dimension=6000)
-    examples.y_R.fill_(0.5)
-    made = world(examples, cohort=12, noise_multiplier=1.7, radius=norm, optimizer={"rate": 1e-9})
-    for round_ in (1, 2, 3):
-        (released,) = made.run(round_)
-        checks.released_noise(released, 1.7 / 12)
-        for wrong in (2 / 3, 0.9, 1.1, 1.5):
-            with pytest.raises(AssertionError, match="promised scale"):
-                checks.released_noise(released, wrong * 1.7 / 12)
-
-
 def alike(users, common=1.0, apart=0.1, dimension=8):
     """Users who have much in common: gradients at θ = 0 differ by a tenth of their length."""
     generator = torch.Generator().manual_seed(0)
@@ -192,40 +154,16 @@ def test_users_who_agree_need_a_fraction_of_the_noise(world):
 
 
 def test_nodes_get_the_centre_that_was_released_before(world):
-    sent, given = [], []
-
-    class Listening:
-        def __init__(self, grid):
-            self.grid = grid
-
-        def __getattr__(self, name):
-            return getattr(self.grid, name)
-
-        def push_messages(self, outgoing):
-            for message in outgoing:
-                sent.append(messages.read_work(message.content).arrays["centre"])
-            return self.grid.push_messages(outgoing)
-
-    made = world(alike(40), cohort=40, wrap=Listening, noise_multiplier=0.1)
+    made = world(alike(40), cohort=40, wrap=Watched, noise_multiplier=0.1)
+    given = []
     for round_ in range(1, 4):
         given.append(made.strategy.arrays()["centre"])
         made.run(round_)
+    sent = [messages.read_work(message.content).arrays["centre"] for message in made.grid.sent]
     assert len(sent) == 3
     assert all(np.array_equal(a, b) for a, b in zip(sent, given, strict=True))
     assert not sent[0].any()
     assert sent[2].any()
-
-
-@pytest.mark.parametrize("nodes", [3, 40])
-def test_grouping_users_changes_nothing(world, nodes):
-    settings = {"rounds": 12, "optimizer": {"rate": 0.3}, "noise_multiplier": 0.5}
-    reference = world(alike(40), **settings)
-    reference.run(12)
-    assert reference.strategy.figures()["centre_norm"].value > 0
-    made = world(alike(40), nodes=nodes, **settings)
-    made.run(12)
-    found, expected = (w.strategy.optimizer.theta_D for w in (made, reference))
-    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 def test_golden_trajectory(world):
@@ -237,15 +175,3 @@ def test_golden_trajectory(world):
 
 GOLDEN = [1.1311379, -0.0145999, 0.0309955]
 GOLDEN_CENTRE = [-0.3471426, 0.0044469, -0.0107418]
-
-
-def test_a_resumed_run_is_the_same_run(world):
-    whole = world(alike(40), rounds=9)
-    whole.run(9)
-    first, second = world(alike(40), rounds=9), world(alike(40), rounds=9)
-    first.run(4)
-    second.strategy.restore(first.strategy.state())
-    second.strategy.rounds_done = 4
-    second.run(9)
-    for name, value in whole.strategy.state().items():
-        assert np.array_equal(second.strategy.state()[name], value), name

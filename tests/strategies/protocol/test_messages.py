@@ -27,6 +27,11 @@ def garbage(data, stype="numpy.ndarray"):
     return Array(dtype=array.dtype, shape=array.shape, stype=stype, data=data)
 
 
+def registered(place, keys):
+    users = ArrayRecord({"keys": keys})
+    return RecordDict({"registry": ConfigRecord({"place": place}), "users": users})
+
+
 @pytest.mark.parametrize("counts_U", [None, np.array([5, 1])])
 def test_registry_round_trip(counts_U):
     entry = messages.read_registry(messages.registry_reply(RegistryEntry(4, KEYS, counts_U)))
@@ -62,24 +67,9 @@ def test_a_registration_of_a_simulation_says_how_many_rows_are_of_use(usable):
         RecordDict({"registry": ConfigRecord({"place": 1})}),
         messages.registry_reply(RegistryEntry(0, KEYS, np.array([1]))),
         messages.registry_reply(RegistryEntry(0, KEYS.reshape(1, 2), None)),
-        RecordDict(
-            {
-                "registry": ConfigRecord({"place": "first"}),
-                "users": ArrayRecord({"keys": Array(KEYS)}),
-            }
-        ),
-        RecordDict(
-            {
-                "registry": ConfigRecord({"place": 0}),
-                "users": ArrayRecord({"keys": Array(np.array([1.0]))}),
-            }
-        ),
-        RecordDict(
-            {
-                "registry": ConfigRecord({"place": 0}),
-                "users": ArrayRecord({"keys": garbage(b"no array")}),
-            }
-        ),
+        registered("first", Array(KEYS)),
+        registered(0, Array(np.array([1.0]))),
+        registered(0, garbage(b"no array")),
     ],
 )
 def test_malformed_registry(content):

@@ -4,7 +4,8 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Error, Message, RecordDict
+from failing import Prepared
+from flwr.app import ConfigRecord, RecordDict
 
 from murmuration.client.agent.policy import HOLD_OUT, Policy
 from murmuration.sims.runtimes.local import set_task_identity
@@ -94,32 +95,13 @@ def test_who_says_nothing_does_not_refuse():
     )
 
 
-class Nodes:
-    """A grid whose nodes give prepared answers, in which they may name others as senders."""
-
-    def __init__(self, said):
-        self.said = said
-
-    def push_messages(self, outgoing):
-        self.outgoing = list(outgoing)
-        for number, message in enumerate(self.outgoing):
-            message.metadata.__dict__["_message_id"] = str(number)
-        return [str(number) for number in range(len(self.outgoing))]
-
-    def pull_messages(self, ids):
-        for message in self.outgoing:
-            said = self.said.get(message.metadata.dst_node_id)
-            if said is not None and message.metadata.message_id in ids:
-                yield Message(said, reply_to=message)
-
-
 def test_every_node_is_asked_once_and_what_it_says_is_its_own():
     set_task_identity()
-    grid = Nodes(
+    grid = Prepared(
         {
             1: reply(""),
             2: reply("max_epsilon"),
-            3: Error(2, "no such kind"),
+            3: "no such kind",
             4: RecordDict({"answer": ConfigRecord({"refuses": "rm -rf"})}),
         }
     )
@@ -131,6 +113,6 @@ def test_every_node_is_asked_once_and_what_it_says_is_its_own():
         4: "not an answer to the plan: a rule that no policy has",
         5: "no reply in time",
     }
-    assert {m.metadata.message_type for m in grid.outgoing} == {plan_query.QUERY}
-    for message in grid.outgoing:
+    assert {m.metadata.message_type for m in grid.sent} == {plan_query.QUERY}
+    for message in grid.sent:
         assert messages.COHORT not in message.content

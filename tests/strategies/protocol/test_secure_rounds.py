@@ -29,6 +29,16 @@ def examples(make_examples):
     return make_examples([1, 3, 9, 2, 40, 1, 1, 2, 5, 1] * 3)
 
 
+def around(watch):
+    """A function that puts the watch around a grid."""
+
+    def wrap(inner):
+        watch.grid = inner
+        return watch
+
+    return wrap
+
+
 def masked(world):
     world.strategy.masked = True
     return world
@@ -48,13 +58,8 @@ def test_the_model_is_the_same_with_and_without_masks(make_world, examples):
 def test_nodes_that_drop_out_at_any_step(make_world, examples, kind, gone):
     """Their users count as zero, unless their vectors had arrived; the others' sum is exact."""
     watch = Watched(None, {kind: gone})
-
-    def wrap(inner):
-        watch.grid = inner
-        return watch
-
     quiet = {**EVERYBODY, "noise_multiplier": 1e-9}
-    world = masked(make_world(examples, nodes=10, wrap=wrap, timeout=0.2, **quiet))
+    world = masked(make_world(examples, nodes=10, wrap=around(watch), timeout=0.2, **quiet))
     (released,) = world.run(1)
     lost = () if kind == secure.UNMASK else gone
     kept = [user for user in range(30) if user // 3 + 1 not in lost]
@@ -73,13 +78,8 @@ def test_nodes_that_drop_out_at_any_step(make_world, examples, kind, gone):
 def test_where_too_few_stay_the_round_counts_as_zero(make_world, examples, kind):
     """Ten nodes began, seven must stay: with six nothing is summed, but it is charged."""
     watch = Watched(None, {kind: (1, 2, 3, 4) if kind != secure.KEYS else range(1, 9)})
-
-    def wrap(inner):
-        watch.grid = inner
-        return watch
-
     quiet = {**EVERYBODY, "noise_multiplier": 1e-9}
-    world = masked(make_world(examples, nodes=10, wrap=wrap, timeout=0.2, **quiet))
+    world = masked(make_world(examples, nodes=10, wrap=around(watch), timeout=0.2, **quiet))
     (released,) = world.run(1)
     assert np.abs(released).max() < 1e-9
     assert "everybody:" in world.left_out[-1]
@@ -91,35 +91,12 @@ def test_where_too_few_stay_the_round_counts_as_zero(make_world, examples, kind)
         assert not [m for m in watch.sent if m.metadata.message_type == secure.UNMASK]
 
 
-def test_a_failed_round_does_not_touch_the_next(make_world, examples):
-    watch = Watched(None, {"train": (1, 2, 3, 4)})
-
-    def wrap(inner):
-        watch.grid = inner
-        return watch
-
-    world = masked(make_world(examples, nodes=10, wrap=wrap, timeout=0.2, **EVERYBODY))
-    world.run(1)
-    watch.fails = {}
-    (released,) = world.run(2)
-    assert len(world.left_out) == 5
-    quiet = make_world(examples, nodes=10, **{**EVERYBODY, "noise_multiplier": 1e-9})
-    assert np.linalg.norm(quiet.run(1)[0]) > 0.01
-    assert np.linalg.norm(released) > 0.01
-    assert world.ledger.spent() == {world.strategy.plan.mechanism.event: 2}
-
-
 def test_a_whole_run_in_which_others_drop_out_at_unmasking_each_round(make_world, examples):
     """Their vectors had arrived: every release is that of a run in which nobody fails."""
     watch = Watched(None)
-
-    def wrap(inner):
-        watch.grid = inner
-        return watch
-
     plan = {**EVERYBODY, "cohort": 20, "nodes": 10}
     whole = make_world(examples, **plan).run(6)
-    world = masked(make_world(examples, wrap=wrap, timeout=0.2, **plan))
+    world = masked(make_world(examples, wrap=around(watch), timeout=0.2, **plan))
     gone = [(2,), (3, 6), (1, 9, 10), (), (2, 4), (2, 5)]
     found = []
     for done, nodes in enumerate(gone, 1):
@@ -133,44 +110,11 @@ def test_a_whole_run_in_which_others_drop_out_at_unmasking_each_round(make_world
     assert len(asked) == len(set(asked))
 
 
-@pytest.mark.parametrize("hidden", [False, True], ids=["open", "masked"])
-def test_nodes_that_come_and_go_every_other_round(make_world, examples, hidden):
-    """Those who are there count, and whoever is away is zero, in that round and in no other."""
-    watch = Watched(None)
-
-    def wrap(inner):
-        watch.grid = inner
-        return watch
-
-    quiet = {**EVERYBODY, "noise_multiplier": 1e-9}
-    world = make_world(examples, nodes=10, wrap=wrap, timeout=0.2, **quiet)
-    world.strategy.masked = hidden
-    away = [(1, 2), (), (1, 3, 4), (2,), (), (3,)]
-    rounds = []
-    for done, nodes in enumerate(away, 1):
-        watch.fails = {"train": nodes}
-        theta = world.strategy.optimizer.theta.clone()
-        (released,) = world.run(done)
-        rounds.append((nodes, theta, released))
-    for nodes, theta, released in rounds:
-        kept = [user for user in range(30) if user // 3 + 1 not in nodes]
-        alone = make_world(examples.select(np.array(kept)), **{**quiet, "cohort": len(kept)})
-        alone.strategy.optimizer.theta.copy_(theta)
-        (expected,) = alone.run(1)
-        np.testing.assert_allclose(released, expected * len(kept) / 30, atol=1e-9)
-    assert world.ledger.spent() == {world.strategy.plan.mechanism.event: len(away)}
-
-
 def late_world(make_world, examples):
     """A masked world of ten nodes, and what makes some of them slow."""
     watch = Late(None)
-
-    def wrap(inner):
-        watch.grid = inner
-        return watch
-
     quiet = {**EVERYBODY, "noise_multiplier": 1e-9}
-    return masked(make_world(examples, nodes=10, wrap=wrap, timeout=0.2, **quiet)), watch
+    return masked(make_world(examples, nodes=10, wrap=around(watch), timeout=0.2, **quiet)), watch
 
 
 def alone(make_world, examples, nodes, theta):
@@ -180,6 +124,26 @@ def alone(make_world, examples, nodes, theta):
     world = make_world(examples.select(present), **plan)
     world.strategy.optimizer.theta.copy_(theta)
     return world.run(1)[0] * len(present) / 30
+
+
+@pytest.mark.parametrize("hidden", [False, True], ids=["open", "masked"])
+def test_nodes_that_come_and_go_every_other_round(make_world, examples, hidden):
+    """Those who are there count, and whoever is away is zero, in that round and in no other."""
+    watch = Watched(None)
+    quiet = {**EVERYBODY, "noise_multiplier": 1e-9}
+    world = make_world(examples, nodes=10, wrap=around(watch), timeout=0.2, **quiet)
+    world.strategy.masked = hidden
+    away = [(1, 2), (), (1, 3, 4), (2,), (), (3,)]
+    rounds = []
+    for done, nodes in enumerate(away, 1):
+        watch.fails = {"train": nodes}
+        theta = world.strategy.optimizer.theta.clone()
+        (released,) = world.run(done)
+        rounds.append((nodes, theta, released))
+    for nodes, theta, released in rounds:
+        expected = alone(make_world, examples, nodes, theta)
+        np.testing.assert_allclose(released, expected, atol=1e-9)
+    assert world.ledger.spent() == {world.strategy.plan.mechanism.event: len(away)}
 
 
 def test_nodes_that_are_slow_at_each_exchange_in_turn(make_world, examples):
@@ -230,12 +194,7 @@ def test_a_round_in_which_too_many_are_slow_counts_as_zero_and_the_next_in_full(
 def test_no_node_tells_its_own_sum(make_world, examples):
     """Everything a node answers is compared with its sum, as floats and as whole numbers."""
     watch = Watched(None)
-
-    def wrap(inner):
-        watch.grid = inner
-        return watch
-
-    world = masked(make_world(examples, nodes=5, wrap=wrap, **EVERYBODY))
+    world = masked(make_world(examples, nodes=5, wrap=around(watch), **EVERYBODY))
     world.run(2)
     bare = make_world(examples, nodes=5, wrap=lambda inner: Watched(inner), **EVERYBODY)
     bare.run(1)
@@ -350,12 +309,7 @@ def test_how_the_coins_of_a_hold_out_fell_does_not_show_in_a_refusal(make_world,
 
 def test_a_cohort_on_too_few_nodes_counts_as_zero_without_a_question(make_world, examples):
     watch = Watched(None)
-
-    def wrap(inner):
-        watch.grid = inner
-        return watch
-
-    world = masked(make_world(examples, nodes=2, wrap=wrap, **EVERYBODY))
+    world = masked(make_world(examples, nodes=2, wrap=around(watch), **EVERYBODY))
     world.run(1)
     assert "2 nodes have users" in world.left_out[-1]
     assert not [m for m in watch.sent if m.metadata.message_type == "train"]

@@ -2,25 +2,15 @@
 
 import math
 
-import numpy as np
 import pytest
 
-from murmuration.client.app import app as client_app
 from murmuration.privacy.accounting.events import PoissonGaussian
-from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
-from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import nonprivate, registry, sums, uls
-from murmuration.strategies.base import Participants
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.nonprivate import NonPrivate
-from murmuration.strategies.protocol.messages import RegistryEntry
 from murmuration.strategies.protocol.stated_plan import StatedPlan
-from murmuration.strategies.protocol.users import Registry
-from murmuration.strategies.registry import build, named
-from murmuration.strategies.spec import RunContext
 from murmuration.strategies.steps.step_size import noise_limited_rate
 from murmuration.strategies.uls import Uls
 
@@ -28,30 +18,14 @@ CONFIG = RunConfig(epsilon=0.5, delta=1e-3, rounds=4, cohort=20)
 
 
 @pytest.fixture
-def made(tmp_path, quick_runs):
+def made(build_from, quick_runs):
     """A function: what is built from settings, for 80 users to train on of 100."""
 
     def make(share=None, **changes):
         config = CONFIG.changed(**changes)
-        registry = Registry.of({1: RegistryEntry(0, np.arange(100, dtype=np.uint64), None)})
-        context = RunContext(
-            strategy=named(config.strategy),
-            config=config,
-            participants=Participants(
-                registry, np.arange(80), np.arange(80, 100), share or config.heldout
-            ),
-            source=Randomness(0),
-            features='{"kind": "hashing"}',
-            dimension=9,
-            log=print,
-            grid=LocalGrid(client_app, 1, {}),
-            once=lambda name, release: release(),
-        )
         budget = config.epsilon if config.strategy == "uls" else None
-        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
-        adjacency = Adjacency(config.adjacency)
-        with Ledger(path, adjacency=adjacency, delta=config.delta, budget=budget) as ledger:
-            return build(context, ledger)
+        share = share or config.heldout
+        return build_from(config, 100, held_out=20, share=share, budget=budget)
 
     return make
 

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from failing import on_the_ledger_of
 
-from murmuration.privacy.accounting.ledger import Ledger, NotRepeated
+from murmuration.privacy.accounting.ledger import NotRepeated
 from murmuration.privacy.accounting.ledger_lines import draw_of
 from murmuration.privacy.mechanisms.clipping import ExampleClip
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -44,22 +45,6 @@ def simulated(make_world, make_examples):
 
 
 @pytest.fixture
-def resumed(simulated):
-    """A function: a world that begins anew on the ledger of another."""
-
-    def make(world, strategy):
-        again = simulated(strategy)
-        again.ledger.close()
-        world.ledger.close()
-        again.ledger = again.strategy.ledger = Ledger(
-            world.ledger.path, adjacency=world.ledger.adjacency, delta=1e-5, budget=None
-        )
-        return again
-
-    return make
-
-
-@pytest.fixture
 def world(simulated):
     return simulated()
 
@@ -68,10 +53,10 @@ def cohorts(world):
     return [line["cohort"] for line in world.log if "cohort" in line]
 
 
-def test_it_is_another_release_with_coins_and_noise_of_its_own(world, resumed):
+def test_it_is_another_release_with_coins_and_noise_of_its_own(world, simulated):
     first = world.run(3)
     once = world.ledger.epsilon()
-    again = resumed(world, Elsewhere)
+    again = on_the_ledger_of(world, simulated(Elsewhere))
     second = again.run(3)
     charges = again.ledger.charges
     assert [(c.round, draw_of(c.replay), c.attempt) for c in charges] == [
@@ -87,17 +72,17 @@ def test_it_is_another_release_with_coins_and_noise_of_its_own(world, resumed):
     assert again.strategy.source == Randomness(0)
 
 
-def test_what_was_drawn_again_repeats(world, resumed):
+def test_what_was_drawn_again_repeats(world, simulated):
     world.run(2)
-    second = resumed(world, Elsewhere)
+    second = on_the_ledger_of(world, simulated(Elsewhere))
     released = second.run(2)
-    third = resumed(second, Elsewhere)
+    third = on_the_ledger_of(second, simulated(Elsewhere))
     for one, other in zip(third.run(2), released, strict=True):
         np.testing.assert_array_equal(one, other)
     assert len(third.ledger.charges) == 4
 
 
-def test_a_machine_that_never_repeats_pays_each_time(world, resumed):
+def test_a_machine_that_never_repeats_pays_each_time(world, simulated):
     class Never(Elsewhere):
         times = 0
 
@@ -108,16 +93,16 @@ def test_a_machine_that_never_repeats_pays_each_time(world, resumed):
 
     world.run(1)
     for paid in (2, 3, 4):
-        world = resumed(world, Never)
+        world = on_the_ledger_of(world, simulated(Never))
         world.run(1)
         assert [draw_of(c.replay) for c in world.ledger.charges] == [*range(paid)]
     assert len({c.replay for c in world.ledger.charges}) == 4
 
 
-def test_never_beyond_the_budget(world, resumed):
+def test_never_beyond_the_budget(world, simulated):
     plan = world.strategy.plan
     world.run(2)
-    again = resumed(world, Elsewhere)
+    again = on_the_ledger_of(world, simulated(Elsewhere))
     again.ledger.budget = plan.epsilon()
     again.ledger.clear(plan.charges)
     again.run(plan.rounds)
@@ -126,9 +111,9 @@ def test_never_beyond_the_budget(world, resumed):
     assert again.ledger.epsilon() <= plan.epsilon() * (1 + 1e-9)
 
 
-def test_where_a_round_is_not_a_draw_by_itself_it_is_refused(world, resumed):
+def test_where_a_round_is_not_a_draw_by_itself_it_is_refused(world, simulated):
     world.run(1)
-    again = resumed(world, Refusing)
+    again = on_the_ledger_of(world, simulated(Refusing))
     with pytest.raises(NotRepeated, match="repeats exactly"):
         again.run(1)
     assert len(again.ledger.charges) == 1

@@ -11,7 +11,8 @@ import zipfile
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from failing import Prepared
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from hypothesis import given
 from hypothesis import strategies as st
@@ -254,39 +255,21 @@ def test_bytes_that_were_changed_on_their_way(kind, data):
     read(reader, content)
 
 
-class Nodes:
-    """A grid of three nodes of which the second answers with what it likes."""
-
-    def __init__(self, bad):
-        self.bad, self.sent = bad, []
-
-    def get_node_ids(self):
-        return [1, 2, 3]
-
-    def push_messages(self, outgoing):
-        self.sent = list(outgoing)
-        return [str(message.metadata.dst_node_id) for message in self.sent]
-
-    def pull_messages(self, ids):
-        for message in self.sent:
-            node = message.metadata.dst_node_id
-            if str(node) in ids:
-                entry = messages.RegistryEntry(-1, np.array([node], dtype=np.uint64), None)
-                content = self.bad if node == 2 else messages.registry_reply(entry)
-                reply = Message(content, reply_to=message)
-                reply.metadata.__dict__["_reply_to_message_id"] = str(node)
-                yield reply
-
-
 def test_a_node_that_is_asked_whom_it_hosts_ends_nobodys_run():
     """Before, an archive of numpy's ended the run: it has no shape."""
     LocalGrid(None, 0, {})  # who sends messages in this process
+    users = {node: np.array([node], dtype=np.uint64) for node in (1, 3)}
+    entries = {node: messages.RegistryEntry(-1, keys, None) for node, keys in users.items()}
     for array in (*map(Array, VALUES), *forged()):
         content = messages.registry_reply(ENTRY)
         content["users"] = ArrayRecord({"keys": array})
         left_out = {}
         registry = Registry.ask(
-            Nodes(content), Randomness(0), features="{}", timeout=5.0, absent=left_out.__setitem__
+            Prepared({1: entries[1], 2: content, 3: entries[3]}),
+            Randomness(0),
+            features="{}",
+            timeout=5.0,
+            absent=left_out.__setitem__,
         )
         assert {1, 3} <= set(registry.nodes)
         assert set(left_out) <= {2}

@@ -4,7 +4,6 @@ on after a crash, is guarded in every round, and what is said of it is true."""
 import dataclasses
 import math
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,18 +22,10 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies import registry
 
 ROUNDS = 5
 pytestmark = pytest.mark.settings(
     strategy="two-band", test="crowd_test", users=50, epsilon=8.0, rounds=ROUNDS, seed=-1
-)
-CACHED = (
-    registry._loaded,
-    registry.strategies,
-    registry.node_halves,
-    registry.allowable,
-    registry.solved,
 )
 
 
@@ -64,22 +55,14 @@ class ReleasesTwice(TwoBand):
 
 
 @pytest.fixture
-def bring(monkeypatch):
+def bring(monkeypatch, brings):
     """A function: the strategy is installed, with this server half."""
 
     def install(half):
         monkeypatch.setattr(two_band_noise, "TwoBand", half)
-        point = SimpleNamespace(
-            name="two-band", value="two_band_noise:TWO_BAND", load=lambda: two_band_noise.TWO_BAND
-        )
-        monkeypatch.setattr(registry, "entry_points", lambda group: [point])
-        for cached in CACHED:
-            cached.cache_clear()
+        brings({"two-band": lambda: two_band_noise.TWO_BAND})
 
-    yield install
-    monkeypatch.undo()
-    for cached in CACHED:
-        cached.cache_clear()
+    return install
 
 
 @pytest.fixture(autouse=True)

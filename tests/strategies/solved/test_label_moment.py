@@ -17,11 +17,10 @@ from murmuration.preference.linear.examples import PairExamples
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
-from murmuration.privacy.accounting.ledger import BudgetExceeded, read_charges
+from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.research.reproductions.btl import Population, without_labels
 from murmuration.research.theory.analytic_gaussian import calibrate_noise
-from murmuration.server import training
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
@@ -61,18 +60,9 @@ def test_noise_is_that_of_the_analytic_gaussian_of_sensitivity_two_clip_norms(ep
     assert 0.999 * epsilon < made.epsilon() <= epsilon
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"users": 0}, "at least one user"),
-        ({"rounds": 3}, "--rounds must be 1 or 2"),
-        ({"rounds": 0}, "--rounds must be 1 or 2"),
-        ({"noise_multiplier": 0.0}, "noise multiplier must be positive"),
-    ],
-)
-def test_impossible_plans(changes, message):
-    with pytest.raises(ValueError, match=message):
-        plan(**changes)
+def test_a_third_round_is_refused():
+    with pytest.raises(ValueError, match="--rounds must be 1 or 2"):
+        plan(rounds=3)
 
 
 # The node half
@@ -301,11 +291,6 @@ def test_both_rounds_are_charged(make_moment_world, population):
     assert world.strategy.figures()["noise_norm"].value > 0
 
 
-def test_a_plan_beyond_the_budget_is_refused(make_moment_world, population):
-    with pytest.raises(BudgetExceeded, match="plan costs"):
-        make_moment_world(population.examples, budget=0.1)
-
-
 def test_it_needs_a_model_that_is_solved_for(make_filter_world, make_world, population):
     examples = population.examples
     trained = make_world(examples).strategy.optimizer
@@ -374,47 +359,6 @@ def test_a_run(run, strategy, rounds):
 
 
 @pytest.mark.usefixtures("quick_runs")
-@pytest.mark.parametrize("strategy", ["label-moment", "objective-perturbation"])
-def test_users_per_node_change_no_run(run, strategy):
-    (_, one_D), (_, other_D) = run(strategy=strategy), run(nodes=7, strategy=strategy)
-    np.testing.assert_allclose(one_D, other_D, atol=1e-6)
-
-
-@pytest.mark.usefixtures("quick_runs")
-def test_a_crash_between_the_rounds_changes_nothing(run, monkeypatch, tmp_path):
-    result, whole_D = run(strategy="label-moment", rounds=2)
-
-    class Crash(Exception):
-        pass
-
-    add = training.RunDirectory.add_metrics
-
-    def crashing(self, line):
-        add(self, line)
-        if line["round"] == 1:
-            self.save_checkpoint(1, seen[0].state())
-        if line["round"] == 2:
-            raise Crash
-
-    seen, make = [], training.build
-
-    def watched(setting, ledger):
-        built = make(setting, ledger)
-        seen.append(built.strategy)
-        return built
-
-    out = str(tmp_path / "crashed")
-    with monkeypatch.context() as patch:
-        patch.setattr(training, "build", watched)
-        patch.setattr(training.RunDirectory, "add_metrics", crashing)
-        with pytest.raises(Crash):
-            run(strategy="label-moment", rounds=2, out=out)
-    again, resumed_D = run(strategy="label-moment", rounds=2, resume_in=out)
-    assert resumed_D.tolist() == whole_D.tolist()
-    assert again["epsilon"] == result["epsilon"]
-
-
-@pytest.mark.usefixtures("quick_runs")
 def test_held_out_users_give_no_items(run, crowd):
     """Without a test file some users are held out, and are neither asked nor solved with."""
     result, _ = run(strategy="label-moment", test="")
@@ -437,13 +381,11 @@ def test_options_reach_the_solver(run):
     ("changes", "message"),
     [
         ({"model": "thurstone"}, "--model thurstone"),
-        ({"adjacency": "add-remove"}, "use --adjacency replace-labels"),
         ({"adjacency": "replace"}, "use --adjacency replace-labels"),
         ({"rounds": 3}, "in 1 or 2 rounds, not 3"),
         ({"learning_rate": 1.0}, "--learning-rate has no meaning"),
         ({"group_size": 4}, "--group-size has no meaning"),
         ({"optimizer": "adam"}, "--optimizer has no meaning"),
-        ({"estimator": "mle"}, "--estimator is for"),
         ({"strategy": "objective-perturbation", "rounds": 2}, "not 2"),
         ({"strategy": "uls", "ridge": 1.0}, "--ridge is for"),
     ],

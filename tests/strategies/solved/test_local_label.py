@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from local_runs import run
 
 from murmuration.client.app import app
-from murmuration.client.app import app as client_app
 from murmuration.client.store import load
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.schema import PAIRS, Schema
@@ -21,8 +21,6 @@ from murmuration.privacy.accounting.events import RandomizedLabels as LabelEvent
 from murmuration.privacy.accounting.ledger import Ledger, read_charges
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise, RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.reporting.report import page
-from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.base import Participants
@@ -250,14 +248,6 @@ def test_what_labels_tell_is_said(choices, c):
 # Randomized labels from settings to a finished run: ledger, nodes, resuming.
 
 
-IMAGES = {"accuracy": (b"", b""), "noise": (b"", b"")}
-IMAGES = dict.fromkeys(("accuracy", "noise", "users"), (b"", b""))
-
-
-def run(config, nodes=1):
-    return run_training(config, LocalGrid(client_app, nodes, config.to_run_config()))
-
-
 def charges(result):
     return [charge.event for charge in read_charges(Path(result["out"]) / "ledger.jsonl")]
 
@@ -272,14 +262,10 @@ def test_a_run(config):
     assert 3.99 < result["epsilon"] <= 4.0
     assert charges(result) == [LabelEvent(4.0)]
     assert result["rounds"] == 1
-    report = " ".join(page(result, IMAGES).split())
-    assert "<h1>User-level DP: ε = 4.00" in report
-    assert "The server sees no true label" in report
-    assert "it sees sums before noise" not in report
 
 
 @pytest.mark.usefixtures("quick_runs")
-@pytest.mark.parametrize("estimator", ["debiased", "mle", "sgd", "square"])
+@pytest.mark.parametrize("estimator", ["debiased", "sgd"])
 def test_users_on_nodes_change_nothing(config, tmp_path, estimator):
     found = [
         weights(run(config.changed(estimator=estimator, out=str(tmp_path / n)), int(n)))
@@ -306,24 +292,9 @@ def test_another_seed_is_other_labels(config, tmp_path):
 
 
 @pytest.mark.usefixtures("quick_runs")
-def test_a_run_that_died_after_the_labels_were_told_goes_on(config, monkeypatch):
-    whole = run(config.changed(out=config.out + "-whole"))
-
-    def dies(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as broken:
-        broken.setattr(RunDirectory, "save_checkpoint", dies)
-        with pytest.raises(KeyboardInterrupt):
-            run(config)
-    result = run(config.changed(resume=True))
-    assert np.array_equal(weights(result), weights(whole))
-    assert len(charges(result)) == 1
-
-
-@pytest.mark.usefixtures("quick_runs")
-def test_a_run_that_died_without_a_seed_gets_the_same_labels(config, monkeypatch):
-    config = config.changed(seed=-1)
+@pytest.mark.parametrize("seed", [3, -1])
+def test_a_run_that_died_after_the_labels_were_told_gets_the_same(config, monkeypatch, seed):
+    config = config.changed(seed=seed)
     asked = []
 
     def dies(_, round_, state):
@@ -356,12 +327,9 @@ def test_labels_told_with_a_delta(config):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"estimator": "best"}, "--estimator"),
         ({"label_delta": 0.1}, "part of"),
-        ({"adjacency": "replace"}, "use --adjacency replace-labels"),
         ({"rounds": 5}, "--rounds"),
         ({"once_per_text": True, "task": "policy", "base": "b"}, "local-label has none"),
-        ({"estimator": "sgd", "model": "thurstone"}, "use debiased"),
         ({"strategy": "uls", "estimator": "mle"}, "--estimator is for --strategy local-label"),
     ],
 )

@@ -33,11 +33,6 @@ def test_the_plan_is_a_gaussian_of_sensitivity_length():
     assert ObjectivePlan.for_epsilon(1.0, **PLAN).clip.norm == 0.5
 
 
-def test_a_plan_for_nobody_is_refused():
-    with pytest.raises(ValueError, match="at least one user"):
-        ObjectivePlan.for_epsilon(1.0, **{**PLAN, "users": 0})
-
-
 def asked(examples, users_S=None, length=0.0):
     users_S = np.arange(len(examples.counts_U)) if users_S is None else np.asarray(users_S)
     work = TrainRequest(

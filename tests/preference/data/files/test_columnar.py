@@ -98,36 +98,27 @@ def test_a_bomb_in_a_column_that_is_not_used_is_not_touched(tmp_path, name):
 
 SMALL = FileBudget(least_bytes=2**23, line_bytes=2**22, memory=2**27)
 BOMBS = {
-    "one text, many rows": (
-        "a.parquet",
-        lambda: bomb("chosen", "x" * 90_000),
-        "in a row group that",
-    ),
-    "so many rows": ("a.parquet", lambda: bomb("notes", "x", rows=60_000), "in a row group that"),
-    "one long text": ("a.parquet", lambda: bomb("chosen", "x" * 5 * MIB, rows=1), "a row of more"),
-    "texts that need memory": (
-        "a.parquet",
-        lambda: bomb("chosen", "x" * 100 * MIB, rows=1),
-        "in a row group that",
-    ),
+    "one text, many rows": (lambda: bomb("chosen", "x" * 90_000), "in a row group that"),
+    "so many rows": (lambda: bomb("notes", "x", rows=60_000), "in a row group that"),
+    "one long text": (lambda: bomb("chosen", "x" * 5 * MIB, rows=1), "a row of more"),
+    "needs memory": (lambda: bomb("chosen", "x" * 100 * MIB, rows=1), "in a row group that"),
     "an endless list": (
-        "a.parquet",
         lambda: parquet({"responses": pa.array([[0] * 10**6]), "prompt": ["p"]}),
         "a row of more",
     ),
-    "Arrow": (
-        "a.arrow",
+    "a.arrow": (
         lambda: arrow([{**ROWS[0], "chosen": "x" * 100 * MIB}], compression="zstd"),
         "bytes of memory",
     ),
-    "gzip": ("a.parquet.gz", lambda: gzip.compress(bytes(10 * MIB)), "would become"),
+    "a.parquet.gz": (lambda: gzip.compress(bytes(10 * MIB)), "would become"),
 }
 
 
-@pytest.mark.parametrize(("name", "content", "reason"), BOMBS.values(), ids=BOMBS)
-def test_a_bomb_is_one_line(tmp_path, monkeypatch, name, content, reason):
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_one_line(tmp_path, monkeypatch, name):
     monkeypatch.setattr(reading, "BUDGET", SMALL)
-    file = tmp_path / name
+    file = tmp_path / (name if name.startswith("a.") else "a.parquet")
+    content, reason = BOMBS[name]
     file.write_bytes(packed := content())
     assert len(packed) < 20_000
     for source in (file, tmp_path):

@@ -5,136 +5,144 @@ answer alone, whose texts depend on n and on no user; of public texts theirs, to
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 from zlib import crc32
 
 Cells = Mapping[str, object]
 
 
-def prefers_first(user: str, number: int) -> bool:
-    """Return whether a user prefers the first response of their n-th judgement."""
-    return crc32(f"{user} {number}".encode()) % 2 == 0
+@dataclass(frozen=True)
+class Judged:
+    """Which of two responses somebody prefers."""
+
+    user: str
+    prompt: str
+    first: str
+    second: str
+    first_wins: bool
+    number: int = 1
+
+    @property
+    def replies(self) -> tuple[str, str]:
+        return self.first, self.second
+
+    def says(self, first: Any, second: Any) -> Any:
+        """Return what an export has where the first response is preferred, or the second."""
+        return first if self.first_wins else second
 
 
-def texts(number: int) -> tuple[str, str, str]:
-    """Return a prompt and two responses for the n-th judgement of anybody."""
-    return f"What of number {number}?", f"A merry reply {number}.", f"A sober, longer one {number}."
+def chat(prompt: str, *replies: str) -> list[Cells]:
+    """Return the messages of a conversation, the user's first."""
+    roles = ("user", "assistant") * (len(replies) + 1)
+    texts = (prompt, *replies)
+    return [{"role": r, "content": text} for r, text in zip(roles, texts, strict=False)]
 
 
-def arena(user: str, number: int) -> Sequence[Cells]:
-    prompt, *replies = texts(number)
-    question = {"role": "user", "content": prompt}
-    row = arena_models(user, number)[0]
-    conversations = {
-        f"conversation_{side}": [question, {"role": "assistant", "content": text}]
-        for side, text in zip("ab", replies, strict=True)
-    }
-    return [{**row, **conversations}]
+def arena(judged: Judged) -> Sequence[Cells]:
+    first, second = (chat(judged.prompt, text) for text in judged.replies)
+    row = {"judge": judged.user, "model_a": "m1", "model_b": "m2"}
+    row |= {"winner": judged.says("model_a", "model_b")}
+    return [{**row, "conversation_a": first, "conversation_b": second}]
 
 
-def arena_models(user: str, number: int) -> Sequence[Cells]:
-    winner = "model_a" if prefers_first(user, number) else "model_b"
-    return [{"judge": user, "model_a": "m1", "model_b": f"m{2 + number % 3}", "winner": winner}]
+def arena_models(judged: Judged) -> Sequence[Cells]:
+    row = {"judge": judged.user, "model_a": judged.first, "model_b": judged.second}
+    return [row | {"winner": judged.says("model_a", "model_b")}]
 
 
-def argilla(user: str, number: int) -> Sequence[Cells]:
-    prompt, first, second = texts(number)
-    best = "response_a" if prefers_first(user, number) else "response_b"
-    fields = {"prompt": prompt, "response_a": first, "response_b": second}
-    return [{"fields": fields, "responses": {"better": [{"user_id": user, "value": best}]}}]
+def argilla(judged: Judged) -> Sequence[Cells]:
+    fields = {"prompt": judged.prompt, "response_a": judged.first, "response_b": judged.second}
+    answer = {"user_id": judged.user, "value": judged.says("response_a", "response_b")}
+    return [{"fields": fields, "responses": {"better": [answer]}}]
 
 
-def community_alignment(user: str, number: int) -> Sequence[Cells]:
-    prompt, *replies = texts(number)
-    row = {"annotator_id": user, "prompt": prompt, "preferred_response": "response_d"}
-    row |= {f"response_{x}": f"{text} ({x})" for x, text in zip("abcd", replies * 2, strict=True)}
-    return [row | {"preferred_response": "response_a"} if prefers_first(user, number) else row]
+def community_alignment(judged: Judged) -> Sequence[Cells]:
+    row = {"annotator_id": judged.user, "prompt": judged.prompt}
+    texts = zip("abcd", judged.replies * 2, strict=True)
+    row |= {f"response_{letter}": f"{text} ({letter})" for letter, text in texts}
+    return [row | {"preferred_response": judged.says("response_a", "response_d")}]
 
 
-def helpsteer(user: str, number: int) -> Sequence[Cells]:
+def helpsteer(judged: Judged) -> Sequence[Cells]:
     """A column of users is there, which the publishers do not have."""
-    row = dict(zip(("prompt", "response_1", "response_2"), texts(number), strict=True))
-    strength = -2 if prefers_first(user, number) else 3
-    return [{"annotator": user, **row, "preference_strength": strength}]
+    row = {"prompt": judged.prompt, "response_1": judged.first, "response_2": judged.second}
+    return [{"annotator": judged.user, **row, "preference_strength": judged.says(-2, 3)}]
 
 
-def label_studio(user: str, number: int) -> Sequence[Cells]:
-    prompt, first, second = texts(number)
-    selected = "left" if prefers_first(user, number) else "right"
-    result = [{"type": "pairwise", "value": {"selected": selected}}]
-    data = {"prompt": prompt, "answer1": first, "answer2": second}
-    return [{"id": number, "data": data, "annotations": [{"completed_by": user, "result": result}]}]
+def label_studio(judged: Judged) -> Sequence[Cells]:
+    result = [{"type": "pairwise", "value": {"selected": judged.says("left", "right")}}]
+    data = {"prompt": judged.prompt, "answer1": judged.first, "answer2": judged.second}
+    annotation = {"completed_by": judged.user, "result": result}
+    return [{"id": judged.number, "data": data, "annotations": [annotation]}]
 
 
-def likert(user: str, number: int) -> Sequence[Cells]:
-    prompt, *replies = texts(number)
-    ratings = (5, 2) if prefers_first(user, number) else (1, 4)
-    return [
-        {"user_id": user, "prompt": prompt, "response": text, "rating": rating}
-        for text, rating in zip(replies, ratings, strict=True)
-    ]
+def likert(judged: Judged) -> Sequence[Cells]:
+    row = {"user_id": judged.user, "prompt": judged.prompt}
+    rated = zip(judged.replies, judged.says((5, 2), (1, 4)), strict=True)
+    return [{**row, "response": text, "rating": rating} for text, rating in rated]
 
 
-def multipref(user: str, number: int) -> Sequence[Cells]:
-    prompt, first, second = texts(number)
-    best = "A-is-slightly-better" if prefers_first(user, number) else "B-is-clearly-better"
-    entry = {"evaluator": user, "overall_pref": best}
-    row = {"text": prompt, "completion_a": first, "completion_b": second}
+def multipref(judged: Judged) -> Sequence[Cells]:
+    best = judged.says("A-is-slightly-better", "B-is-clearly-better")
+    entry = {"evaluator": judged.user, "overall_pref": best}
+    row = {"text": judged.prompt, "completion_a": judged.first, "completion_b": judged.second}
     return [row | {"normal_worker_annotations": [entry]}]
 
 
-def oasst(user: str, number: int) -> Sequence[Cells]:
-    prompt, *replies = texts(number)
-    question = {"message_id": f"{user} {number}", "parent_id": None, "user_id": user}
-    question |= {"role": "prompter", "text": prompt, "rank": None}
-    ranks = (0, 1) if prefers_first(user, number) else (1, 0)
-    reply = {"parent_id": question["message_id"], "role": "assistant", "user_id": "another"}
+def oasst(judged: Judged) -> Sequence[Cells]:
+    own = f"{judged.user} {judged.number}"
+    question = {"message_id": own, "parent_id": None, "user_id": judged.user}
+    question |= {"role": "prompter", "text": judged.prompt, "rank": None}
+    reply = {"parent_id": own, "role": "assistant", "user_id": "another"}
+    ranked = zip(judged.replies, judged.says((0, 1), (1, 0)), strict=True)
     return [question] + [
-        {**reply, "message_id": f"{user} {number} {rank}", "text": text, "rank": rank}
-        for text, rank in zip(replies, ranks, strict=True)
+        {**reply, "message_id": f"{own} {rank}", "text": text, "rank": rank}
+        for text, rank in ranked
     ]
 
 
-def openwebui(user: str, number: int) -> Sequence[Cells]:
-    prompt, *replies = texts(number)
-    messages = {"q": {"id": "q", "parentId": None, "role": "user", "content": prompt}}
-    for place, text in zip("ab", replies, strict=True):
+def openwebui(judged: Judged) -> Sequence[Cells]:
+    messages = {"q": {"id": "q", "parentId": None, "role": "user", "content": judged.prompt}}
+    for place, text in zip("ab", judged.replies, strict=True):
         reply = {"parentId": "q", "role": "assistant", "content": text}
         messages[place] = {"id": place, **reply}
     snapshot = {"chat": {"chat": {"history": {"messages": messages}}}}
-    row = {"user_id": user, "snapshot": snapshot}
-    up, down = ("a", "b") if prefers_first(user, number) else ("b", "a")
+    row = {"user_id": judged.user, "snapshot": snapshot}
     return [
         {**row, "data": {"rating": rating}, "meta": {"message_id": place}}
-        for place, rating in ((up, 1), (down, -1))
+        for place, rating in zip(judged.says("ab", "ba"), (1, -1), strict=True)
     ]
 
 
-def polis(user: str, number: int) -> Sequence[Cells]:
-    votes = (1, -1) if prefers_first(user, number) else (-1, 1)
-    places = (2 * number, 2 * number + 1)
-    return [{"comment-id": place, "comment-body": f"Statement {place}."} for place in places] + [
-        {"comment-id": place, "voter-id": user, "vote": vote, "timestamp": 1_000 + number}
-        for place, vote in zip(places, votes, strict=True)
+def polis(judged: Judged) -> Sequence[Cells]:
+    places = (2 * judged.number, 2 * judged.number + 1)
+    texts = zip(places, judged.replies, strict=True)
+    row = {"voter-id": judged.user, "timestamp": 1_000 + judged.number}
+    votes = zip(places, judged.says((1, -1), (-1, 1)), strict=True)
+    return [{"comment-id": place, "comment-body": text} for place, text in texts] + [
+        {"comment-id": place, **row, "vote": vote} for place, vote in votes
     ]
 
 
-def prism(user: str, number: int) -> Sequence[Cells]:
-    prompt, *replies = texts(number)
-    best = replies[not prefers_first(user, number)]
-    history: list[object] = [{"turn": 0, "role": "user", "content": prompt}]
-    for text in replies:
+def prism(judged: Judged) -> Sequence[Cells]:
+    best = judged.says(*judged.replies)
+    history: list[object] = [{"turn": 0, "role": "user", "content": judged.prompt}]
+    for text in judged.replies:
         reply = {"turn": 0, "role": "model", "content": text, "if_chosen": text == best}
         history.append({**reply, "score": 90 if text == best else 10})
-    return [{"user_id": user, "conversation_history": history}]
+    return [{"user_id": judged.user, "conversation_history": history}]
 
 
-def tldr(user: str, number: int) -> Sequence[Cells]:
-    post, *replies = texts(number)
-    row = {"info": {"post": post}, "summaries": [{"text": text} for text in replies]}
-    return [{"worker": user, **row, "choice": int(not prefers_first(user, number))}]
+def tldr(judged: Judged) -> Sequence[Cells]:
+    summaries = [{"text": text} for text in judged.replies]
+    row = {"info": {"post": judged.prompt}, "summaries": summaries}
+    return [{"worker": judged.user, **row, "choice": judged.says(0, 1)}]
 
 
-EXAMPLES: dict[str, Callable[[str, int], Sequence[Cells]]] = {
+#: By the names of formats.
+ROWS_OF: dict[str, Callable[[Judged], Sequence[Cells]]] = {
     "arena": arena,
     "arena-models": arena_models,
     "argilla": argilla,
@@ -149,3 +157,15 @@ EXAMPLES: dict[str, Callable[[str, int], Sequence[Cells]]] = {
     "prism": prism,
     "tldr": tldr,
 }
+
+
+def example(name: str, user: str, number: int) -> Sequence[Cells]:
+    """Return rows with the n-th judgement of a user."""
+    texts = (f"A merry reply {number}.", f"A sober, longer one {number}.")
+    if name == "arena-models":
+        texts = ("m1", f"m{2 + number % 3}")
+    first_wins = crc32(f"{user} {number}".encode()) % 2 == 0
+    return ROWS_OF[name](Judged(user, f"What of number {number}?", *texts, first_wins, number))
+
+
+EXAMPLES = {name: partial(example, name) for name in ROWS_OF}

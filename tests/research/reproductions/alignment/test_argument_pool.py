@@ -17,12 +17,6 @@ def base(language_model):
     return str(language_model("gpt2"))
 
 
-def test_requests_are_the_public_questions():
-    three = requests(3)
-    assert len(three) == 3
-    assert all(one.endswith(argument_pool.REQUEST) for one in three)
-
-
 def test_a_pool_goes_on_where_it_was_interrupted(base, tmp_path):
     prompts = requests(3)
     first = written(tmp_path / "pool", base, prompts, 1, FEW)

@@ -7,7 +7,6 @@ import pytest
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.judgements import Judgements
-from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.research.reproductions.alignment import arguments
 from murmuration.research.reproductions.alignment.argument_pool import Answer
 from murmuration.research.reproductions.alignment.arguments import (
@@ -80,22 +79,13 @@ def test_examples_are_the_best_of_the_private_reward(result):
     assert examples[0]["gains"] == {"hashing": judge.gain_PN[0, best]}
 
 
-def test_a_panel_for_each_judge(result):
-    pool, judge, rewards = result
-    rows = arguments._win_rows(rewards, judge, pool, PLAN)
-    other = [{**row, "judge": "another"} for row in rows]
-    figure = arguments.plot([{"features": "hashing", "epsilon": 3.0}, *rows, *other])
-    assert [axes.get_title() for axes in figure.axes] == ["judged on hashing", "judged on another"]
-    assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["3", "none"]
-
-
 def test_people_are_needed_unless_quick():
     with pytest.raises(InputError, match="ukp_judgements"):
         arguments.arguments(quick=False)
 
 
 def test_rewards_that_choose_nothing_are_measured_by_themselves(language_model):
-    """A head reads the base's own states; features side by side are both, over the root of two."""
+    """A head reads the base's own states."""
     people = {
         group: Judgements.from_rows(
             {
@@ -108,17 +98,8 @@ def test_rewards_that_choose_nothing_are_measured_by_themselves(language_model):
         )
         for group in arguments.GROUPS
     }
-    plan = replace(
-        PLAN, seeds=1, rounds=3, cohort=6, heads={"own": {}}, beside=(("hashing", "hashing:64"),)
-    )
+    plan = replace(PLAN, seeds=1, rounds=3, cohort=6, heads={"own": {}})
     right = arguments.alone(people, str(language_model("llama")), plan)
-    assert list(right) == ["own", "hashing and hashing:64"]
-    assert all(list(each) == [3.0, None] for each in right.values())
+    assert list(right["own"]) == [3.0, None]
     seen, unseen = right["own"][None][0]
     assert seen == unseen == 1.0  # everybody prefers what nobody rejects
-
-    maps = feature_map(parse_features("hashing")), feature_map(parse_features("hashing:64", "none"))
-    both = arguments.Beside(maps)
-    vector_TD = both(["what now ?"], ["save it"])
-    assert vector_TD.shape == (1, both.dimension) and both.dimension == maps[0].dimension + 64
-    np.testing.assert_allclose(vector_TD[0, -64:], maps[1](["what now ?"], ["save it"])[0] / 2**0.5)

@@ -84,20 +84,13 @@ def test_claims_say_who_is_above_whom(found, pool):
     assert verdicts[f"{USERWISE} at ε = 8 above ε = 3"] == AGREES
 
 
-def test_rows_remarks_and_plot(found, pool):
+def test_every_strategy_has_rows(found, pool):
     result = frontier.measured(pool, found)
     curves = [row for row in result.rows if "kl" in row]
     assert [row["n"] for row in curves[:4]] == [1, 2, 4, 8]
     assert len(curves) == 4 * (2 * len(PRIVATE) + 2)
     sums = [row for row in result.rows if "area_mean" in row]
     assert len(sums) == 2 * len(PRIVATE) + 1
-    assert result.remarks[0] == f"{PUBLISHED}: 0 of 8 agree."
-    assert any(f"{PUBLISHED}, ε = 8: 5.0 rounds" in text for text in result.remarks)
-    assert any(text.startswith("Best of n replaced PPO") for text in result.remarks)
-    assert result.extra["seeds"] == 3
-    panels = result.plot.axes
-    assert [axes.get_title() for axes in panels[:2]] == ["ε = 3", "ε = 8"]
-    assert all(len(axes.containers) == len(PRIVATE) + 1 for axes in panels[:2])
 
 
 def test_where_nothing_can_be_read_it_says_so(found, pool):

@@ -62,9 +62,3 @@ def test_smaller_m_are_first_judgements_of_the_same_users(monkeypatch):
     assert found[USERWISE, 5] == (USERWISE, 8.0)
     assert given[2].counts_U.tolist() == [2] * 4
     assert np.array_equal(given[2].x_RD[:2], given[5].x_RD[:2])
-
-
-def test_the_plot_has_every_line_and_the_papers(result):
-    (axes,) = result.plot.axes
-    assert len(axes.containers) == len(NAMES) + 1
-    assert "Table 7 (another reward)" in axes.get_legend_handles_labels()[1]

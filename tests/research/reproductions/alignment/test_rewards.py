@@ -39,10 +39,6 @@ def test_everybody_judges_as_often_as_is_said_and_no_tie():
     assert not torch.equal(examples.x_RD, rewards.judged(7, 5, seed=4).x_RD)
 
 
-def test_sizes_are_table_5s():
-    assert Sizes(2500, 10).rounds == 250  # five epochs in cohorts of 50
-
-
 def test_the_first_judgements_of_each_user():
     x_RD = torch.arange(12.0).reshape(6, 2)
     whole = PairExamples(x_RD, torch.ones(6), torch.tensor([0, 1, 4, 6]))

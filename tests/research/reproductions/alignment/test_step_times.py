@@ -68,8 +68,3 @@ def test_a_step_that_was_not_taken_is_no_time():
 
 def test_half_of_the_users_of_a_phase_are_those_of_the_others():
     assert 90 <= step_times.halved() <= 110
-
-
-def test_the_plot_has_three_bars_each():
-    (axes,) = step_times.told(SECONDS).plot.axes
-    assert [len(bars.patches) for bars in axes.containers] == [6, 6, 6]

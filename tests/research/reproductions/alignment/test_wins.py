@@ -68,10 +68,3 @@ def test_a_reward_that_says_nothing_is_neither_below_nor_above():
     said = {claim.said: claim.verdict for claim in wins.claims(nothing, 0.3)}
     assert len(said) == 4 * 2 * 4 + 8 + 4
     assert set(said.values()) == {OPEN}
-
-
-def test_the_plot_has_a_bar_for_each(result):
-    (axes,) = result.plot.axes
-    bars = [one for one in axes.containers if hasattr(one, "patches")]
-    assert len(bars) == len(PRIVATE)
-    assert all(len(bar.patches) == 2 for bar in bars)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from murmuration.research.reproductions.bandits.corruption import Corruption, opposite
+from murmuration.research.reproductions.bandits.corruption import Corruption
 
 ROWS = 200_000
 EPSILON = 0.5
@@ -50,10 +50,6 @@ def test_any_adversary(first):
     assert near(stated(Corruption(0.0, alpha, EPSILON, always), first), alpha + (1 - alpha) * told)
     both = Corruption(before=alpha, after=alpha, epsilon=EPSILON, adversary=always)
     assert near(stated(both, first), alpha + (1 - alpha) * ctl)
-
-
-def test_the_opposite_of_the_truth():
-    assert opposite(np.array([True, False])).tolist() == [False, True]
 
 
 @pytest.mark.parametrize("share", [-0.1, 0.6, math.nan])

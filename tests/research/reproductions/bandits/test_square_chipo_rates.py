@@ -72,12 +72,3 @@ def test_the_rule(powers):
     rows, verdicts = powers(-0.5)
     assert verdicts[0] == AGREES
     assert {row["beta"] for row in rows if "beta" in row} == {square_chipo_rates.BETAS[-1]}
-    texts = square_chipo_rates.remarks(rows)
-    assert len(texts) == 6 and texts[0].startswith(
-        "S Thm 3.5, coins only, n (bound: -0.5): the reward goes with the power -0.50 ["
-    )
-
-
-def test_the_plot_has_every_line(powers):
-    axes = square_chipo_rates.plot(powers(0.5)[0]).axes
-    assert [len(panel.lines) for panel in axes] == [2, 6, 4, 2, 6, 4]

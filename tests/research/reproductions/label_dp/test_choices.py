@@ -52,11 +52,3 @@ def test_verdicts(powers):
     assert set(verdicts(powers(-0.5, 1.0)).values()) == {AGREES}
     assert verdicts(powers(-0.2, 1.5)) == dict.fromkeys(choices.EXPONENTS, DIFFERS)
     assert verdicts(powers(-0.8, 0.5)) == dict.fromkeys(choices.EXPONENTS, BELOW)
-
-
-def test_remarks_and_plot(powers):
-    rows = powers(-0.5, 1.0)
-    first, second = choices.remarks(rows)
-    assert "SGD-KRR" in first and "c(ε) by K to the 1.00 [1.00, 1.00] against 1: agrees" in first
-    assert MINIMISER in second
-    assert [len(axes.lines) for axes in choices.plot(rows).axes] == [3, 3, 3]

@@ -79,11 +79,6 @@ def test_remarks_follow_from_the_rows(rows):
     )
 
 
-def test_the_error_is_also_divided_as_the_notebook_does(rows):
-    for row in rows:
-        assert row["error_over_root_n"] == pytest.approx(row["error_mean"] / row["n"] ** 0.5)
-
-
 def test_the_notebooks_estimates_are_those_of_a_loop_like_its_own():
     generator = torch.Generator().manual_seed(1)
     draws = {"dtype": torch.float64, "generator": generator}
@@ -118,38 +113,3 @@ def test_what_falls_in_the_notebooks_figure_is_the_root_of_n(rows):
           if (row["estimator"], row["epsilon"]) == (NOTEBOOK_RR, 1.0)}  # fmt: skip
     assert at[2000]["error_mean"] > 0.85 * at[500]["error_mean"]
     assert at[2000]["error_over_root_n"] < 0.6 * at[500]["error_over_root_n"]
-
-
-def test_quick_is_less_of_the_same_in_any_number_of_tasks(monkeypatch):
-    seen = []
-
-    def found(task):
-        seen.append(task)
-        return {
-            (None, size, NON_PRIVATE): (np.ones(task.repetitions), np.zeros(task.repetitions))
-            for size in task.sizes
-        }
-
-    monkeypatch.setattr(figure_1, "in_processes", lambda _, tasks, workers: map(found, tasks))
-    rows = figure_1.label_dp_fig1(True, workers=1)
-    assert [task.repetitions for task in seen] == [10, 10]
-    assert len({task.seed for task in seen}) == 2
-    assert [row["n"] for row in rows] == [1000, 2000, 4000]
-
-
-def test_the_plot_has_every_line():
-    rows = [
-        {"dimension": d, "epsilon": e, "n": n, "estimator": name, "error_mean": 1.0}
-        for d in (3, 5)
-        for n in (1000, 2000)
-        for e, name in (
-            (None, figure_1.NON_PRIVATE),
-            (0.1, figure_1.SGD),
-            (1.0, figure_1.SGD),
-            (1.0, figure_1.MLE),
-        )
-    ]
-    figure = figure_1.plot(rows)
-    assert len(figure.axes) == 4
-    drawn = [[len(line.get_xdata()) for line in axes.lines] for axes in figure.axes]
-    assert [sum(points > 0 for points in panel) for panel in drawn] == [2, 3, 2, 3]

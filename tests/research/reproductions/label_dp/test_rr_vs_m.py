@@ -38,21 +38,3 @@ def test_more_judgements_from_everybody_help_who_averages(rows):
         rows, "users", 1, "maximum likelihood"
     )
     assert error(rows, "users", 20, "aup") < error(rows, "users", 1, "aup")
-
-
-def test_remarks(rows):
-    first, second, _ = rr_vs_m.remarks(rows)
-    assert first.startswith("2,000 judgements in all, m = 1 → 20")
-    assert "aup" in second
-
-
-def test_the_plot_has_every_line():
-    rows = [
-        {"held": held, "m": m, "estimator": name, "error_mean": 0.5, "error_sd": 0.1}
-        for held in ("as many judgements", "as many users")
-        for m in (1, 10)
-        for name in (rr_vs_m.DEBIASED, rr_vs_m.LIKELIHOOD, "uls", "aup", "maximum likelihood")
-    ]
-    figure = rr_vs_m.plot(rows)
-    assert [axes.get_title() for axes in figure.axes] == ["as many judgements", "as many users"]
-    assert all(len(axes.containers) == 5 for axes in figure.axes)

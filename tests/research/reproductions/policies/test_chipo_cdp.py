@@ -109,14 +109,3 @@ def test_the_rule_can_say_no(rows):
     assert not chipo_cdp.agrees(but(excess=100.0))
     assert not chipo_cdp.agrees(but(gap_mean=0.3))
     assert not chipo_cdp.agrees(but(bound=0.0))
-    assert "by the rule: NO" in chipo_cdp.remarks(but(gap_mean=0.3))[0]
-
-
-def test_remarks_and_plot(rows):
-    words = chipo_cdp.remarks(rows)
-    assert "by the rule: yes" in words[0]
-    assert any("of its bound" in text for text in words)
-    assert sum("from so many users on" in text for text in words) == 4
-    figure = chipo_cdp.plot(rows)
-    assert len(figure.axes) == 4
-    assert [len(axes.lines) for axes in figure.axes] == [5, 5, 6, 6]

@@ -9,10 +9,7 @@ from murmuration.research.kept_results import decoded, encoded
 from murmuration.research.reproductions.policies import chipo_selfplay
 from murmuration.research.reproductions.policies.chipo_selfplay import (
     ALGORITHMS,
-    DPO,
     GRID,
-    MEAN,
-    NASH,
     REFERENCE_A,
     SELF_PLAY,
     TRUE_AA,
@@ -113,16 +110,6 @@ def test_privacy_costs_and_iterations_help(rows):
     }
     assert gap["none", None, 60] < gap["none", None, 3]
     assert gap["none", None, 60] < gap["local", 0.3, 60]
-
-
-def test_remarks_and_plot(rows):
-    texts = chipo_selfplay.remarks(rows)
-    assert len(texts) == len(chipo_selfplay.CHANNELS) + 1
-    assert texts[-1].startswith("Steps at each number of iterations (* an end): self-play ")
-    assert texts[0].startswith("none: self-play's gap goes from ")
-    assert all(name in texts[3] for name in (DPO, DPO + MEAN, NASH, NASH + MEAN, "ε = 1"))
-    panels = chipo_selfplay.plot(rows).axes
-    assert [len(axes.lines) for axes in panels] == [5] * 5
 
 
 def test_each_policy_has_the_scale_of_its_own(monkeypatch):

@@ -130,17 +130,3 @@ def test_the_rule_can_say_no(rows):
     assert not chipo_toy.agrees(but("Square-DPO", 1000, above_chipo_low=0.0))
     assert not chipo_toy.agrees(but("Square-χPO", 1000, times_chipo=1.6))
     assert chipo_toy.agrees(but("DPO", 100_000, times_chipo=0.1))
-    words = chipo_toy.remarks(but("DPO", 1000, times_chipo=1.4))
-    assert "by the rule: NO" in words[0]
-    assert "DPO at n = 1,000 (1.40 times)" in words[1]
-
-
-def test_remarks_and_plot(rows):
-    words = chipo_toy.remarks(rows)
-    assert "by the rule: yes" in words[0]
-    assert any("nothing is claimed" in text and "n = 100,000" in text for text in words)
-    assert any("At equal β, DPO misses less" in text for text in words)
-    drawn = [{**r, "n": {1000: 300, 100_000: 3000}[r["n"]]} for r in rows]
-    figure = chipo_toy.plot(drawn)
-    assert len(figure.axes) == 3
-    assert all(len(axes.lines) >= 4 for axes in figure.axes)

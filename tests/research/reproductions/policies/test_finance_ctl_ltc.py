@@ -87,8 +87,6 @@ def test_each_loss_has_the_step_that_wins_most_on_other_seeds():
     chosen = {row["loss"]: row["step"] for row in rows if row["chosen"]}
     assert chosen == {"χPO": 0.3, "Square-χPO": 0.1}
     assert len(rows) == 4 and rows[1]["tuned_win_rate"] == pytest.approx(0.55)
-    remarks = finance.remarks([*rows, *finance.table(tried, chosen)])
-    assert any("χPO 0.3 (an end of those tried), Square-χPO 0.1." in text for text in remarks)
 
 
 def test_steps_are_chosen_on_seeds_that_are_not_judged(monkeypatch):
@@ -122,13 +120,3 @@ def test_the_rule(rows):
     assert [finance.verdict(row) for row in rows if "difference" in row] == [
         "agrees", "agrees", "is undecided", "disagrees",
     ]  # fmt: skip
-    texts = finance.remarks(rows)
-    assert texts[0].endswith("published +4.4: agrees.")
-    assert len(texts) == 8
-
-
-def test_the_plot_has_every_cell(rows):
-    left, right = finance.plot(rows[0]).axes
-    assert len(left.containers) == 2
-    assert [tick.get_text() for tick in left.get_xticklabels()] == ["CTL", "LTC"]
-    assert len(right.get_yticklabels()) == 4

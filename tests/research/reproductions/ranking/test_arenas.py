@@ -40,10 +40,3 @@ def test_measures_are_of_ranks_and_points():
     assert arenas._measures(truth_K, truth_K) == (pytest.approx(1.0), 0.0, 1.0)
     rank, off, first = arenas._measures(-truth_K, truth_K)
     assert rank == pytest.approx(-1.0) and first == 0.0 and off > 300
-
-
-def test_remarks_and_the_plot_are_of_the_rows(rows):
-    remarks = arenas.remarks(rows)
-    assert len(remarks) == 2 and all(NONE in text and LOCAL in text for text in remarks)
-    figure = arenas.plot(rows)
-    assert len(figure.axes) == 2 and len(figure.axes[0].lines) == 4

@@ -18,7 +18,6 @@ from murmuration.research.reproductions.rivals.contestants import (
     RESPONSE,
     RIVALS,
     ULS,
-    USERS,
     Learners,
 )
 
@@ -42,17 +41,6 @@ def test_budgets_are_of_one_size_and_have_the_default():
     for one in RIVALS:
         assert len(set(one.settings)) == 15
         assert ((1.0, 1.0) in one.settings) == bool(one.bound) or one.name == RESPONSE
-
-
-def test_both_guarantees_have_rivals_and_els_has_none_of_labels():
-    names = {adjacency: [r.name for r in RIVALS if r.adjacency == adjacency]
-             for adjacency in (USERS, LABELS)}  # fmt: skip
-    assert len(RIVALS) == sum(map(len, names.values()))
-    assert contestants.ELS in names[USERS] and contestants.ELS not in names[LABELS]
-    assert {MOMENT, RESPONSE} <= set(names[LABELS])
-    assert set(names[USERS]) & set(names[LABELS]) == {
-        ULS, CENTRED, contestants.LETTER, contestants.AS_RUN,
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

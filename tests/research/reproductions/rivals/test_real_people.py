@@ -1,11 +1,11 @@
 """Who is in which group, what is written down and taken up again, and what is concluded."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from rooms import ROOT
 
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.research.reproductions.rivals import real_people
@@ -25,15 +25,11 @@ from murmuration.research.reproductions.rivals.real_people import (
     compared,
     in_groups,
     judged,
-    of_people,
-    plot,
     quick_or_not,
     remarks,
 )
 from murmuration.sims.population.population import Population
 
-FOLDERS = (ROOT / "shared" / "data", ROOT.parent / "shared" / "data")
-FILE = next((path for folder in FOLDERS if (path := folder / "ukp-test.jsonl.gz").exists()), None)
 SMALL = Plan(("hashing",), (8.0,), seeds=2, rounds=4, tuned_at=8.0, settings=2)
 
 
@@ -185,34 +181,19 @@ def test_who_loses_is_named():
     assert f"below in 1; below {CENTRED} on x, ε = 3." in uls
 
 
-def test_a_panel_has_a_line_for_each_strategy_of_its_adjacency():
-    rows = [
-        {**row(NONPRIVATE, 0.9), "adjacency": None, "epsilon": None},
-        *(row(one.name, 0.7, adjacency=one.adjacency, epsilon=e)
-          for one in RIVALS for e in (1.0, 3.0)),
-    ]  # fmt: skip
-    figure = plot(rows)
-    assert [axes.get_title() for axes in figure.axes] == [f"x, {USERS}", f"x, {LABELS}"]
-    for axes in figure.axes:
-        drawn = [one for one in axes.lines if len(np.asarray(one.get_xdata())) == 2]
-        assert len(drawn) >= 6
-
-
 def test_without_data_it_must_be_quick():
     with pytest.raises(InputError, match="--data"):
         quick_or_not(False)
 
 
+def test_people_are_read_from_a_file(cheap, monkeypatch, tmp_path, write_rows):
+    monkeypatch.setattr(real_people, "Plan", lambda: SMALL)
+    path = write_rows(list(Population(users=80, median_judgements=4).rows("train")))
+    result = real_people.of_people(Path(path), tmp_path / "out")
+    assert sum(result.extra["users"].values()) == 80
+    assert (tmp_path / "out" / RUNS).exists()
+
+
 @pytest.mark.slow
 def test_quick_has_every_strategy():
     assert len(quick_or_not(True).rows) == 1 + len(RIVALS)
-
-
-@pytest.mark.skipif(FILE is None, reason="the judgements of real people are not here")
-def test_real_people(cheap, monkeypatch, tmp_path):
-    monkeypatch.setattr(real_people, "Plan", lambda: SMALL)
-    assert FILE is not None
-    result = of_people(FILE, tmp_path)
-    assert sum(result.extra["users"].values()) == 300
-    assert (tmp_path / RUNS).exists()
-    assert 0.5 < result.extra["length_baseline"] < 0.8

@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 
 from murmuration.research.reproductions.uls.conjecture import (
-    remarks,
     renyi_divergence,
     uls_conjecture,
 )
@@ -64,9 +63,3 @@ def test_the_divergence_is_the_closed_form() -> None:
     weights = np.asarray(stats.binom.pmf(counts, 4, 0.2))
     expected = math.log(float(weights @ np.exp(np.outer(counts, counts) / 9.0) @ weights))
     assert renyi_divergence(4, 0.2, 3.0, 2) == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize(("holds", "words"), [(True, "2 of 2 cases hold"), (False, "is false")])
-def test_what_is_said(holds: bool, words: str) -> None:
-    (said,) = remarks([{"delta": 1e-6, "holds": True}, {"delta": 0.4, "holds": holds}])
-    assert words in said

@@ -133,34 +133,3 @@ def test_the_oracle_follows_the_loss():
 
     result = group_cohort.greedy_oracle(space, lambda p: noise(p, length, multiplier))
     assert result == estimate_and_double(space, length, multiplier)[-1].to
-
-
-def test_quick_is_less_of_the_same(monkeypatch):
-    tried = []
-
-    def result(function, tasks, workers):
-        tried.extend(tasks)
-        for _, size, _, epsilons, rates, _ in tasks:
-            yield {
-                (epsilon, point.group_size, point.cohort, rate): 1.0
-                for epsilon in epsilons for point in size.grid() for rate in rates
-            }  # fmt: skip
-
-    monkeypatch.setattr(group_cohort, "in_processes", result)
-    monkeypatch.setattr(group_cohort.accountant, "noise_multiplier_for", lambda *a, **k: 1.0)
-    rows = group_cohort.group_cohort(True)
-    assert [task[0] for task in tried] == [0, 1]
-    assert {row["epsilon"] for row in rows if "rate" in row} == {1.0, 64.0}
-    assert max(row["cohort"] for row in rows if "rate" in row) == 256
-
-
-def test_remarks_and_plot(rows):
-    listed, *claims, ends = group_cohort.remarks(rows)
-    assert all(name in listed for name in (DOUBLE, ORACLE, RANDOM)) and "±" in listed
-    assert len(claims) == len(WORSE) + 1
-    assert ends.endswith("of 8.")
-    figure = group_cohort.plot(rows)
-    assert len(figure.axes) == 3
-    assert len(figure.axes[-1].containers) == 6
-    framed = [len(axes.patches) for axes in figure.axes[:2]]
-    assert framed == [3, 3]

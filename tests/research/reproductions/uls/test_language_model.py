@@ -184,10 +184,3 @@ def test_rows_have_every_setting(rows):
     private = [row for row in rows if row.get("algorithm") in (ELS, ULS)]
     assert len(private) == 2 * 2 * 2 * 2
     assert all(np.isfinite(row["loss_mean"]) for row in rows if "loss_mean" in row)
-    texts = lm.remarks(rows)
-    assert texts[0].startswith("Users diverse: loss of the base ")
-    assert any("ULS has less loss: of 4" in text for text in texts)
-    titles = [axes.get_title() for axes in lm.plot(rows).axes]
-    assert titles == [
-        f"{kind}, ε = 4{users}" for kind in (DIVERSE, UNIFORM) for users in ("", ", users × 10")
-    ]

@@ -53,30 +53,3 @@ def test_the_best_of_the_sweep_is_reported(monkeypatch):
     row = mean_estimation.best_of_sweep((Setting("compute", compute=256 * 16), 16, 4, 3))
     assert (row["rate"], row["clip"], row["algorithm"]) == (1.0, 100.0, "ULS, G = 16")
     assert row["error_mean"] < 1.0
-
-
-def test_remarks_and_plot():
-    rows = [
-        {"varied": "epsilon", "epsilon": e, "compute": 64, "spread": 1.0, "algorithm": name,
-         "group_size": g, "error_mean": error, "error_sd": 0.1, "rate": 0.01, "clip": clip}
-        for e in (1.0, 4.0)
-        for name, g, error, clip in (
-            ("ELS", 16, 2.0, 1.0), ("ULS, G = 1", 1, 1.8, 1.0), ("ULS, G = 4", 4, 1.2, 10.0)
-        )
-    ]  # fmt: skip
-    first, second, ends = mean_estimation.remarks(rows)
-    assert first == (
-        "epsilon = 1: ELS 2.00, ULS with G = 1 1.80 (-10%), best at G = 4, 1.20."
-    ) and second.startswith("epsilon = 4")
-    assert ends.endswith("in 2 of 6.")
-    assert len(mean_estimation.plot(rows).axes[0].containers) == 3
-
-
-def test_quick_is_less_of_the_same(monkeypatch):
-    monkeypatch.setattr(mean_estimation, "in_processes", lambda _, tasks: iter(tasks))
-    tasks = mean_estimation.mean_estimation(True)
-    assert [(task[0].epsilon, task[1], task[2]) for task in tasks] == [
-        (0.25, 0, 8), (0.25, 1, 8), (0.25, 16, 8), (16.0, 0, 8), (16.0, 1, 8), (16.0, 16, 8),
-    ]  # fmt: skip
-    whole = mean_estimation.mean_estimation()
-    assert all(size <= setting.compute for setting, size, _, _ in whole)

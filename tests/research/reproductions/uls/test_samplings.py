@@ -30,7 +30,7 @@ class Known:
         sampling = config.own.sampling
         mixed = 0.01 * config.seed if sampling == "all" else 0.0
         accuracy = 0.6 + 0.05 * config.seed + self.gains[sampling] + mixed
-        error = (10.0 + config.seed) * (0.5 if config.own.banded or config.own.buffered else 1.0)
+        error = (10.0 + config.seed) * (1.0 if config.own.noise_correlation == "none" else 0.5)
         return {"accuracy": accuracy, "error": error}
 
 

@@ -40,4 +40,3 @@ def test_remarks_count_who_has_less():
     assert "less noise in 3 of 4" in alike and "less noise in 2 of 4" in diverse
     assert by_epsilon.endswith("0.94 at 0.5, 1.45 at 8.")
     assert by_compute.endswith("1.20 at 32, 1.19 at 128.")
-    assert len(variance.plot(rows).axes) == 2

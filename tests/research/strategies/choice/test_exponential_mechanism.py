@@ -22,7 +22,6 @@ from murmuration.research.strategies.choice.exponential_mechanism import (
 )
 
 SWAPS = (Adjacency.REPLACE, Adjacency.REPLACE_LABELS)
-COMES_OR_GOES = (Adjacency.ADD_REMOVE, Adjacency.ZERO_OUT)
 
 
 def mechanism(epsilon=1.0, choices=3, adjacency=Adjacency.ADD_REMOVE, cap=0, span=2.0):

@@ -17,20 +17,12 @@ from murmuration.privacy.disclosure import Released
 from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
-from murmuration.strategies import registry, spec, uls
-from murmuration.strategies.charged_moves import UNCHARGED, ChargedMoves, UnchargedMove
+from murmuration.strategies import spec, uls
+from murmuration.strategies.steps.charged_moves import UNCHARGED, ChargedMoves, UnchargedMove
 from murmuration.strategies.steps.optimizers import SolvedModel
 from murmuration.strategies.uls import Uls, UlsPlan
 
 pytestmark = pytest.mark.settings(test="crowd_test", epsilon=8.0, rounds=3, cohort=20, seed=-1)
-
-CACHED = (
-    registry._loaded,
-    registry.strategies,
-    registry.node_halves,
-    registry.allowable,
-    registry.solved,
-)
 
 
 class Forgets(Uls):
@@ -108,7 +100,7 @@ class Admits(Forgets):
 
 
 @pytest.fixture
-def brought(monkeypatch):
+def brought(brings):
     """A function: strategy ``theirs``, of another package, has this server half."""
 
     def bring(half):
@@ -134,14 +126,9 @@ def brought(monkeypatch):
             node_halves={"theirs": uls.ULS.node_halves["uls"]},
             settings=spec.NoSettings,
         )
-        point = SimpleNamespace(name="theirs", value="theirs:T", load=lambda: theirs)
-        monkeypatch.setattr(registry, "entry_points", lambda group: [point])
-        for cached in CACHED:
-            cached.cache_clear()
+        brings({"theirs": lambda: theirs})
 
-    yield bring
-    for cached in CACHED:
-        cached.cache_clear()
+    return bring
 
 
 def run(config, **changes):

@@ -1,1 +1,0 @@
-"""A policy that plays against itself, by labels that left their users randomized."""
