@@ -1,4 +1,4 @@
-"""The pages on data: every name of a column that is known is named."""
+"""The page on data: every name of a column that is known is named."""
 
 from pathlib import Path
 
@@ -7,10 +7,7 @@ import pytest
 from murmuration.preference.data.columns import RANKING_COLUMNS, USER_COLUMNS
 
 ROOT = Path(__file__).parents[2]
-PAGE = "".join(
-    next(ROOT.glob(f"docs/**/{name}.md")).read_text(encoding="utf-8")
-    for name in ("data", "judgements")
-)
+PAGE = (ROOT / "docs" / "how-to" / "data.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("column", [*USER_COLUMNS, *RANKING_COLUMNS])
