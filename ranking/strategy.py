@@ -328,7 +328,7 @@ _RULES = (
     Rule(
         lambda config, strategy: config.labels != "true",
         "--strategy {strategy} takes true labels: --labels randomized are protected",
-        ({"labels": None},),
+        (),
     ),
     Rule(
         lambda config, strategy: config.clip_norm,

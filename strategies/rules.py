@@ -142,10 +142,13 @@ _TASKS = (
     ),
     Rule(
         lambda run, strategy: (
-            strategy.rounds
-            and run.task != "reward"
-            and not (run.task == "policy" and strategy.fits_policies)
+            strategy.rounds and run.task == "policy" and not strategy.fits_policies
         ),
+        "--strategy {strategy} solves for a linear head, and --task policy has none",
+        ({"strategy": "uls"},),
+    ),
+    Rule(
+        lambda run, strategy: strategy.rounds and run.task not in ("reward", "policy"),
         "--strategy {strategy} learns from labels, and takes no steps as --task {task} does",
         ({"strategy": "uls", "adjacency": None},),
     ),
@@ -236,7 +239,7 @@ _NOISE = (
         lambda run, strategy: run.noise == "distributed" and not run.secure_aggregation,
         "--noise distributed is added by the nodes, and hides nothing if their sums arrive "
         "without masks",
-        ({"secure_aggregation": True}, {"noise": "discrete", "honest_nodes": None}),
+        ({"secure_aggregation": True},),
     ),
     Rule(
         lambda run, strategy: (
@@ -256,13 +259,13 @@ _NOISE = (
         lambda run, strategy: run.secure_aggregation and not strategy.masks(run.own),
         "--secure-aggregation is not for --strategy {strategy} with these settings, where sums are "
         "on no grid",
-        ({"strategy": "uls"}, {"secure_aggregation": None}),
+        ({"strategy": "uls"},),
     ),
     Rule(
         lambda run, strategy: run.secure_aggregation and run.adjacency == Adjacency.ADD_REMOVE,
         "--secure-aggregation shows how many nodes take part, which add-remove keeps private; "
         "zero-out has the same epsilon",
-        ({"adjacency": "zero-out"}, {"secure_aggregation": None}),
+        ({"adjacency": "zero-out"},),
     ),
 )
 #: In the order in which they are checked.

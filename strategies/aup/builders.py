@@ -178,7 +178,7 @@ _RULES = (
     Rule(
         lambda config, strategy: config.secure_aggregation and config.of(AupSettings).is_published,
         "--secure-aggregation: the filter of --variant {variant} looks at single users' vectors",
-        ({"variant": None}, {"secure_aggregation": None}),
+        ({"variant": None},),
     ),
 )
 

@@ -284,8 +284,8 @@ SAMPLING_RULES = (
             and config.adjacency == Adjacency.ADD_REMOVE
         ),
         "--sampling {sampling} with --noise-correlation {noise_correlation} goes by how many users "
-        "there are, which add-remove keeps private; a round, public number would do",
-        ({"users": 1000}, {"adjacency": "zero-out"}, _POISSON),
+        "there are, which add-remove keeps private; --users states a round, public number of them",
+        ({"adjacency": "zero-out"}, _POISSON),
     ),
     Rule(
         lambda config, strategy: (

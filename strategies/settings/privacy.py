@@ -20,7 +20,7 @@ class PrivacyConfig:
         "it; under replace and replace-labels all of it, at no extra cost]",
         panel=PROMISE,
         good=not_negative,
-        expected="a positive number, at most --epsilon",
+        expected="between 0 and --epsilon",
     )
     exact_heldout: bool = setting(
         False, "Report the exact accuracy on held-out users, OUTSIDE THE GUARANTEE.", panel=PROMISE

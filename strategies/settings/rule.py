@@ -22,7 +22,8 @@ class Rule:
     Attributes:
         broken: from a config, and the ``Strategy`` that it names, to True if it breaks the rule.
         why: the reason. Names of settings in braces stand for their values.
-        instead: changes of settings. Each of them alone mends the config.
+        instead: changes of settings. Each of them alone mends the config; none, where no change of
+            settings alone does.
     """
 
     broken: Callable[[Settings, Any], object]
@@ -34,9 +35,10 @@ class Rule:
         values, changed = {}, set[str]()
         for part in (config, config.own):
             for each in declared(type(part)):
-                values[each.name] = getattr(part, each.name)
+                values[each.name] = getattr(part, each.name)  # all public but the seed
                 if values[each.name] != each.default:
                     changed.add(each.name)
+        del values["seed"]
         written = [_written(change, changed) for change in self.instead]
         use = [
             f"{given} without {left_out}" if left_out else given
@@ -46,7 +48,8 @@ class Rule:
         leave_out = [left_out for given, left_out in written if not given]
         ways = [f"use {' or '.join(use)}"] if use else []
         ways += [f"leave out {' or '.join(leave_out)}"] if leave_out else []
-        return f"{self.why.format_map(values)}: {', or '.join(ways)}"
+        why = self.why.format_map(values)
+        return f"{why}: {', or '.join(ways)}" if ways else why
 
 
 def _written(change: Change, changed: Collection[str]) -> tuple[str, str]:

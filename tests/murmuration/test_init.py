@@ -196,7 +196,7 @@ def test_a_plan_is_what_the_command_prints(cli, adjacency, capsys):
         ({**NUMBERS, "rounds": 0}, "rounds must be positive; got 0"),
         (
             {**NUMBERS, "sampling": "all", "users": None},
-            "a round, public number would do",
+            "states a round, public number",
         ),
         (
             {**NUMBERS, "sampling": "all", "users": None, "adjacency": "zero-out"},

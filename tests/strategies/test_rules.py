@@ -41,6 +41,7 @@ BROKEN: list[dict[str, Any]] = [
     {**TEXT, "labels": "randomized"},
     {**TEXT, "model": "plackett-luce"},
     {**TEXT, "strategy": "objective-perturbation", **LABELS},
+    {**POLICY, "strategy": "objective-perturbation", **LABELS},
     {**TEXT, "adjacency": "replace-labels"},
     {**POLICY, "loss": "robust-dpo", "r_max": 2.0},
     {**POLICY, "loss": "ipo", "kind": "top-1", "responses": 3, "model": "plackett-luce"},
@@ -141,7 +142,6 @@ def test_each_rule_can_be_broken_and_each_change_that_it_names_mends_it(found):
 
 def test_a_reason_names_what_is_wrong_and_a_change_names_settings_that_exist():
     for rule in rules():
-        assert rule.instead, rule.why
         assert "--" in rule.why
         for change in rule.instead:
             assert change.keys() <= SETTINGS.keys()
