@@ -38,11 +38,6 @@ def _fits_policy(run: Settings, strategy: Strategy) -> bool:
     return run.task == "policy" and strategy.trains
 
 
-def _tells_counts(run: Settings) -> bool:
-    """True where the server would be told exact figures of users who are held out."""
-    return run.noise == "distributed" and not run.test and run.heldout > 0
-
-
 def _of_a_language_model(name: str) -> Rule:
     return Rule(
         lambda run, strategy: not run.base and _changed(run, name),
@@ -250,7 +245,7 @@ _NOISE = (
         ({"noise": "discrete", "honest_nodes": None},),
     ),
     Rule(
-        lambda run, strategy: _tells_counts(run),
+        lambda run, strategy: run.noise == "distributed" and not run.test and run.heldout,
         "--noise distributed: figures of users who are held out would be summed exactly before "
         "the server adds noise",
         ({"test": "FILE"}, {"heldout": 0.0}),

@@ -111,7 +111,7 @@ def rules() -> list[Rule]:
 
 
 @pytest.fixture
-def found(monkeypatch) -> list[Rule]:
+def broken_rules(monkeypatch) -> list[Rule]:
     """The rules by which configs were refused."""
     broken: list[Rule] = []
 
@@ -125,11 +125,11 @@ def found(monkeypatch) -> list[Rule]:
 
 
 @pytest.mark.skipif(not installed(), reason="no OpenDP here, which --noise discrete needs")
-def test_each_rule_can_be_broken_and_each_change_that_it_names_mends_it(found):
+def test_each_rule_can_be_broken_and_each_change_that_it_names_mends_it(broken_rules):
     for settings in [*BROKEN, *of_a_language_model()]:
         with pytest.raises(InputError) as refused:
             RunConfig(**settings)
-        message, rule = str(refused.value), found[-1]
+        message, rule = str(refused.value), broken_rules[-1]
         assert "{" not in message
         for change in rule.instead:
             mended = {**settings, **change}
@@ -137,7 +137,7 @@ def test_each_rule_can_be_broken_and_each_change_that_it_names_mends_it(found):
             for name, value in change.items():
                 assert option(name) in message or name not in settings
                 assert value in (None, True) or f"{option(name)} {value}" in message
-    assert [rule.why for rule in rules() if rule not in found] == []
+    assert [rule.why for rule in rules() if rule not in broken_rules] == []
 
 
 def test_a_reason_names_what_is_wrong_and_a_change_names_settings_that_exist():
