@@ -159,6 +159,7 @@ def write_rows(tmp_path):
 
     def write(found, name="judgements.jsonl"):
         path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
         path.write_text("".join(json.dumps(row) + "\n" for row in found), encoding="utf-8")
         return str(path)
 

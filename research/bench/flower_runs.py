@@ -34,6 +34,7 @@ from flwr.supercore.control import ControlHttpClient
 
 from murmuration.client.store import load
 from murmuration.deploy import commands
+from murmuration.server.evaluation import on_bad_rows
 from murmuration.sims.runtimes.app_bundle import Setting, write_bundle
 from murmuration.sims.runtimes.process_reaper import kept, listens
 from murmuration.strategies.config import RunConfig
@@ -125,7 +126,8 @@ def execute(config: RunConfig, *, users_per_node: int | None = None) -> dict[str
 
     ``users_per_node`` None: two nodes.
     """
-    users = len(load(config.data, config.columns, task=config.task, schema=config.schema).user_ids)
+    rows = load(config.data, config.columns, on_bad_rows(config), config.task, config.schema)
+    users = len(rows.user_ids)
     out = Path(config.out)
     nodes = -(-users // users_per_node) if users_per_node else 2
     run_flower(config.to_run_config(), nodes=nodes, log=out.with_name(f"{out.name}.flower.log"))

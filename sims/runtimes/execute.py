@@ -15,8 +15,7 @@ from typing import Any
 from murmuration.client.app import app as client_app
 from murmuration.client.store import forget_changed, load
 from murmuration.preference.choices import WORDS
-from murmuration.preference.data.errors import RowsError
-from murmuration.preference.data.judgements import InputError, OnBadRows
+from murmuration.preference.data.errors import InputError, RowsError
 from murmuration.preference.data.loading import Data
 from murmuration.preference.escaping import visible
 from murmuration.preference.features import frozen_states
@@ -25,6 +24,7 @@ from murmuration.privacy.disclosure import OperatorOnly, Public, Shown, on_termi
 from murmuration.privacy.figures import counted, duration
 from murmuration.privacy.plugins import brought
 from murmuration.server.app import app as server_app
+from murmuration.server.evaluation import on_bad_rows
 from murmuration.server.result import Result
 from murmuration.server.run import check_run
 from murmuration.server.run_directory import RunDirectory
@@ -155,8 +155,7 @@ def _pace(live: Any) -> Iterator[None]:
 
 def _load(config: RunConfig) -> Data:
     """The operator's own data, as the nodes will load them."""
-    bad_rows: OnBadRows = "skip" if config.on_bad_rows == "skip" else "refuse"
-    return load(config.data, config.columns, bad_rows, config.task, config.schema)
+    return load(config.data, config.columns, on_bad_rows(config), config.task, config.schema)
 
 
 def _prompts(config: RunConfig) -> Iterable[str]:

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from murmuration.client.store import forget_changed, load
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.judgements import OnBadRows
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.sources import parse_source
 from murmuration.privacy.disclosure import OperatorOnly
+from murmuration.server.evaluation import on_bad_rows
 from murmuration.strategies.config import RunConfig
 
 #: Whose splits have users of their own.
@@ -41,9 +41,8 @@ def check_others(config: RunConfig, data: Data) -> None:
     if config.test.startswith(EMBEDDED) and config.data.startswith(EMBEDDED):
         return
     forget_changed(config.test)
-    bad_rows: OnBadRows = "skip" if config.on_bad_rows == "skip" else "refuse"
     schema = replace(config.schema, labels="true")
-    test = load(config.test, config.columns, bad_rows, config.task, schema)
+    test = load(config.test, config.columns, on_bad_rows(config), config.task, schema)
     if both := {*test.user_ids} & {*data.user_ids}:
         who = "rows" if config.one_user_per_row else "users"
         count = OperatorOnly(f"{len(both):,} of {len(test.user_ids):,}")

@@ -13,6 +13,7 @@ from watch import public, stop_clocks
 
 import murmuration.reporting.run_end
 from murmuration.preference.reward import RewardModel
+from murmuration.privacy.disclosure import Public
 from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum, JointSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.reporting.live.progress import RoundProgress
@@ -70,6 +71,11 @@ def crowd(make_rows, change):
     return rows
 
 
+def named_alike(write_rows, rows, version):
+    """A file of rows in a folder of its own: reports print the name of a file, not its folder."""
+    return write_rows(rows, f"{version}/judgements.jsonl")
+
+
 #: Those of which the report and its plots are compared too; they take their time.
 REPORTED = {"uls", "adaptive"}
 STRATEGIES = {
@@ -100,7 +106,7 @@ def test_nothing_gets_past_the_noise(
         monkeypatch.setattr(murmuration.reporting.run_end, "write_report", write_report)
     for version in ("as it was", change):
         out = tmp_path / version.replace(" ", "-")
-        data = write_rows(crowd(make_rows, version), f"{len(seen)}.jsonl")
+        data = named_alike(write_rows, crowd(make_rows, version), len(seen))
         code, text, _ = cli(
             *("run", "--data", data, "--test", crowd_test, "--users", 40, "--cohort", 30),
             *("--rounds", 3, "--seed", 5, "--out", out, "--json"),
@@ -179,7 +185,7 @@ def test_labels_do_not_get_past_the_noise(
     seen, printed = [], []
     for version in ("as it was", "flipped"):
         out = tmp_path / version.replace(" ", "-")
-        data = write_rows(crowd(make_rows, version), f"{len(seen)}.jsonl")
+        data = named_alike(write_rows, crowd(make_rows, version), len(seen))
         code, text, _ = cli(
             *("run", "--data", data, "--test", crowd_test, "--users", 40, "--epsilon", 8),
             *("--seed", 5, "--out", out, "--json", "--adjacency", "replace-labels"),
@@ -231,7 +237,7 @@ def test_the_test_can_fail(
     from murmuration.strategies.uls import Uls
 
     monkeypatch.setattr(
-        Uls, "figures", lambda self: {"cohort": float(self._asked.total)}, raising=False
+        Uls, "figures", lambda self: {"cohort": Public(float(self._asked.total))}, raising=False
     )
     found = []
     for version in ("as it was", "gone"):
