@@ -44,27 +44,38 @@ def reproduced(quick: bool) -> Reproduction:
 def measured(
     people: Sequence[int] = PEOPLE,
     epsilons: Sequence[float] = EPSILONS,
-    seeds: int = 3,
+    seeds: int = 5,
     rounds: int = ROUNDS,
 ) -> list[dict[str, Any]]:
     """A row for each number of users and ε; ε None: without privacy.
 
-    Columns: ``users, epsilon, accuracy_mean, accuracy_sd, length_baseline, seeds``; accuracies are
-    shares of the test's judgements without ties.
+    Columns: ``users, epsilon, accuracy_mean, accuracy_sd, over_users, pooled_mean,
+    length_baseline, seeds``. An accuracy is the mean over test users of the share of their
+    judgements without ties, ``over_users`` half of its 95 % interval over these users, and
+    ``pooled_mean`` the share of all judgements together.
     """
     by_user: dict[str, list[str]] = {}
     for judgement in population.train():
         by_user.setdefault(str(judgement["user_id"]), []).append(json.dumps(judgement))
-    baseline = longer_wins(Judgements.from_rows(population.test())).pooled
+    baseline = longer_wins(Judgements.from_rows(population.test())).by_user
     cells = [(users, epsilon) for users in people for epsilon in (*epsilons, None)]
     rows = []
     for users, epsilon in tracked(cells, "training", len(cells)):
-        accuracies = [
-            _accuracy(_drawn(by_user, users, seed), users, epsilon, seed, rounds)
+        results = [
+            _result(_drawn(by_user, users, seed), users, epsilon, seed, rounds)
             for seed in range(seeds)
         ]
-        row = {"users": users, "epsilon": epsilon, **mean_sd("accuracy", accuracies)}
-        rows.append({**row, "length_baseline": baseline, "seeds": seeds})
+        rows.append(
+            {
+                "users": users,
+                "epsilon": epsilon,
+                **mean_sd("accuracy", [one["heldout_accuracy_by_user"] for one in results]),
+                "over_users": 1.96 * float(np.mean([one["heldout_error"] for one in results])),
+                "pooled_mean": float(np.mean([one["heldout_accuracy"] for one in results])),
+                "length_baseline": baseline,
+                "seeds": seeds,
+            }
+        )
     return rows
 
 
@@ -74,9 +85,9 @@ def _drawn(by_user: dict[str, list[str]], users: int, seed: int) -> list[str]:
     return [judgement for name in names for judgement in by_user[name]]
 
 
-def _accuracy(
+def _result(
     judgements: Sequence[str], users: int, epsilon: float | None, seed: int, rounds: int
-) -> float:
+) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         data = Path(folder, "judgements.jsonl")
         data.write_text("\n".join(judgements), encoding="utf-8")
@@ -90,7 +101,7 @@ def _accuracy(
             seed=seed,
             out=str(Path(folder, "run")),
         )
-        return float(execute(config, quiet=True)["heldout_accuracy"])
+        return execute(config, quiet=True)
 
 
 def remarks(rows: Rows) -> list[str]:

@@ -31,6 +31,7 @@ from matplotlib.figure import Figure
 
 from murmuration.alignment.best_of_n import chances, kl_bound
 from murmuration.planning.judgement_statistics import longer_wins
+from murmuration.preference.accuracy import Accuracy
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.features.hashing import FeatureMap, feature_map, parse_features
@@ -46,12 +47,12 @@ from murmuration.research.reproductions.entry import (
     Row,
     Rows,
     distinct,
-    mean_sd,
     tracked,
     where,
 )
 from murmuration.research.reproductions.plots import open_corner
 from murmuration.research.reproductions.policies.reference import reference
+from murmuration.research.reproductions.rivals.clustered import clustered
 from murmuration.sims.population.population import Population
 from murmuration.strategies.config import RunConfig
 
@@ -96,7 +97,7 @@ class Plan:
 
 
 #: By ε, of each seed: how often a reward is right, on seen and on unseen debates.
-Accuracies = Mapping[float | None, Sequence[tuple[float, float]]]
+Accuracies = Mapping[float | None, Sequence[tuple[Accuracy, Accuracy]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +119,7 @@ class Judge:
 
     Attributes:
         name: of the features that it reads.
-        seen: its accuracy on other people, in debates of its training.
+        seen: its accuracy by user on other people, in debates of its training.
         unseen: the same, on others.
         gain_PN: its reward of each answer of the pool over that of the base's first one.
     """
@@ -258,9 +259,11 @@ def heads_of(examples: PairExamples, plan: Plan) -> dict[float | None, list[np.n
     }
 
 
-def right_about(examples: Mapping[str, PairExamples], theta_D: np.ndarray) -> tuple[float, float]:
+def right_about(
+    examples: Mapping[str, PairExamples], theta_D: np.ndarray
+) -> tuple[Accuracy, Accuracy]:
     """The accuracy of a head, on seen and on unseen debates."""
-    seen, unseen = (examples[group].accuracy(theta_D).pooled for group in ("test", "unseen"))
+    seen, unseen = (examples[group].accuracy(theta_D) for group in ("test", "unseen"))
     return seen, unseen
 
 
@@ -273,7 +276,7 @@ def accuracies(
 
 def length_alone(people: Mapping[str, Judgements], pool: Pool) -> Judge:
     """The judge that prefers the longer answer."""
-    seen, unseen = (longer_wins(people[group]).pooled for group in ("test", "unseen"))
+    seen, unseen = (longer_wins(people[group]).by_user for group in ("test", "unseen"))
     return Judge(LONGER, seen, unseen, pool.longer_PN)
 
 
@@ -295,7 +298,11 @@ def learned(
             dict(zip(plan.epsilons, by_epsilon, strict=True)),
             accuracies(examples, theta_SD),
         ),
-        Judge(name, *right_about(examples, gold_D), rewards_IPN[0, :, 1:] - rewards_IPN[0, :, :1]),
+        Judge(
+            name,
+            *(right.by_user for right in right_about(examples, gold_D)),
+            rewards_IPN[0, :, 1:] - rewards_IPN[0, :, :1],
+        ),
     )
 
 
@@ -319,14 +326,27 @@ def _reward_rows(rewards: Mapping[str, Accuracies], longer: Judge) -> list[Row]:
         {
             "features": name,
             "epsilon": epsilon,
-            **mean_sd("seen", [seen for seen, _ in some]),
-            **mean_sd("unseen", [unseen for _, unseen in some]),
+            **_by_user("seen", [seen for seen, _ in some]),
+            **_by_user("unseen", [unseen for _, unseen in some]),
         }
         for name, each in rewards.items()
         for epsilon, some in each.items()
     ]
     baseline = {"features": LONGER, "epsilon": None}
-    return [*rows, baseline | mean_sd("seen", [longer.seen]) | mean_sd("unseen", [longer.unseen])]
+    return [*rows, baseline | {"seen": longer.seen, "unseen": longer.unseen}]
+
+
+def _by_user(name: str, of_seeds: Sequence[Accuracy]) -> Row:
+    """The accuracy by user with its interval over users and seeds, and that of all judgements."""
+    shares_SU = np.stack([one.share_U for one in of_seeds])
+    found = clustered(shares_SU, np.ones(shares_SU.shape[1]))
+    pooled = float(np.mean([one.pooled for one in of_seeds]))
+    return {
+        name: found.mean,
+        f"{name}_low": found.low,
+        f"{name}_high": found.high,
+        f"{name}_pooled": pooled,
+    }
 
 
 def _win_rows(rewards: Mapping[str, Rewards], judge: Judge, pool: Pool, plan: Plan) -> list[Row]:

@@ -56,6 +56,16 @@ def clustered(right_SU: np.ndarray, judged_U: np.ndarray) -> Interval:
     return Interval(mean, mean - half, mean + half, p)
 
 
+def by_user(right_SU: np.ndarray, judged_U: np.ndarray) -> Interval:
+    """The interval of the mean over users of right / judged, as a mean over seeds.
+
+    Arguments and errors are as of ``clustered``. Each user counts once, however many judgements
+    are theirs.
+    """
+    right_SU, judged_U = right_SU[:, judged_U > 0], judged_U[judged_U > 0]
+    return clustered(right_SU / judged_U, np.ones_like(judged_U))
+
+
 def holm(p_P: np.ndarray) -> np.ndarray:
     """The p-values corrected for their number, (P,), by Holm's step-down rule (1979).
 

@@ -5,8 +5,9 @@ every strategy chooses one of its settings (`contestants`), *training* and *test
 its users is not charged: the others' guarantee is that of their run alone. A setting is chosen at
 one ε, by one seed, and used at all.
 
-An accuracy is the share of the test's judgements that a head is right about, ties left out; 95 %
-intervals are clustered by user and by seed (`clustered`). All pairs of strategies under the same
+An accuracy is the mean over test users of the share of their judgements that a head is right about,
+ties left out; the share of all judgements together (``pooled``) stands beside it. 95 % intervals
+are over users and seeds (`clustered`). All pairs of strategies under the same
 adjacency, ε and features are compared, and Holm's correction is over all of these comparisons on a
 file together. The rule, fixed before the full runs: *above* and *below* where the corrected p-value
 is below 0.05, otherwise *level*.
@@ -38,7 +39,7 @@ from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.research.reproductions.entry import Reproduction, Row, Rows, distinct, where
 from murmuration.research.reproductions.plots import legend_below, open_corner
-from murmuration.research.reproductions.rivals.clustered import clustered, holm
+from murmuration.research.reproductions.rivals.clustered import by_user, clustered, holm
 from murmuration.research.reproductions.rivals.contestants import (
     BOUNDS,
     CAPS,
@@ -142,7 +143,7 @@ class Contest:
         if (result := self._runs.get(key)) is None:
             learners = Learners(self._examples["tuning"], self._plan.rounds)
             theta_D = learners.head(rival, setting, self._plan.tuned_at, _TUNING_SEED)
-            result = self._examples["validation"].accuracy(theta_D).pooled
+            result = self._examples["validation"].accuracy(theta_D).by_user
             self._runs.add(key, result)
         return result
 
@@ -245,17 +246,18 @@ def compared(judgements: Judgements, path: Path, plan: Plan) -> Reproduction:
         pair["p_holm"] = p
         above = "above" if pair["difference"] > 0.0 else "below"
         pair["verdict"] = above if p < LEVEL else "level"
-    longer = longer_wins(judgements.select(test_U)).pooled
+    longer = longer_wins(judgements.select(test_U))
     extra = {
         "pairs": pairs,
-        "length_baseline": longer,
+        "length_baseline": longer.by_user,
+        "length_baseline_pooled": longer.pooled,
         "users": {name: len(users) for name, users in in_groups(len(judgements.user_ids)).items()},
         "test_judgements": float(judged_U.sum()),
         "seeds": plan.seeds,
         "rounds": plan.rounds,
         "tuned_at": plan.tuned_at,
     }
-    said = [*remarks(rows, pairs), f"Always choosing the longer response: {longer:.3f}."]
+    said = [*remarks(rows, pairs), f"Always choosing the longer response: {longer.by_user:.3f}."]
     return Reproduction(rows, said, extra=extra, plot=plot(rows))
 
 
@@ -273,7 +275,7 @@ def _about(plan: Plan) -> dict[str, Any]:
     """The settings that all runs must share; seeds, ε and features may be added."""
     names = ("rounds", "tuned_at", "settings")
     budget = {"bounds": BOUNDS, "steps": STEPS, "caps": CAPS, "shares": SHARES}
-    return {name: getattr(plan, name) for name in names} | budget
+    return {name: getattr(plan, name) for name in names} | budget | {"chosen": "by user"}
 
 
 def _row(
@@ -284,7 +286,7 @@ def _row(
     judged_U: np.ndarray,
 ) -> dict[str, Any]:
     bound, step = setting or (None, None)
-    interval = clustered(right_SU, judged_U)
+    interval = by_user(right_SU, judged_U)
     return {
         **case,
         "strategy": name,
@@ -293,6 +295,7 @@ def _row(
         "accuracy": interval.mean,
         "low": interval.low,
         "high": interval.high,
+        "pooled": clustered(right_SU, judged_U).mean,
     }
 
 
@@ -300,7 +303,7 @@ def _pairs(
     case: Mapping[str, Any], right: Mapping[str, np.ndarray], judged_U: np.ndarray
 ) -> Iterator[dict[str, Any]]:
     for first, second in itertools.combinations(right, 2):
-        interval = clustered(right[first] - right[second], judged_U)
+        interval = by_user(right[first] - right[second], judged_U)
         yield {
             **case,
             "first": first,

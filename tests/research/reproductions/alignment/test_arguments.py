@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from murmuration.preference.accuracy import Accuracy
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.judgements import Judgements
 from murmuration.research.reproductions.alignment import arguments
@@ -102,4 +103,16 @@ def test_rewards_that_choose_nothing_are_measured_by_themselves(language_model):
     right = arguments.alone(people, str(language_model("llama")), plan)
     assert list(right["own"]) == [3.0, None]
     seen, unseen = right["own"][None][0]
-    assert seen == unseen == 1.0  # everybody prefers what nobody rejects
+    assert seen.by_user == unseen.by_user == 1.0  # everybody prefers what nobody rejects
+
+
+def test_rewards_are_right_by_user():
+    """One who judged much counts as much as one who judged once; the interval is over users."""
+    right = Accuracy.of_users(np.array([1.0, 1.0, 0.0]), np.array([1.0, 1.0, 98.0]), 0.5)
+    (row, baseline) = arguments._reward_rows(
+        {"hashing": {3.0: [(right, right)] * 2}}, Judge("length alone", 0.6, 0.5, np.zeros((1, 1)))
+    )
+    assert row["seen"] == pytest.approx(2 / 3)
+    assert row["seen_pooled"] == pytest.approx(0.02)
+    assert row["unseen_low"] < 0.0 < 1.0 < row["unseen_high"]
+    assert (baseline["seen"], baseline["unseen"]) == (0.6, 0.5)

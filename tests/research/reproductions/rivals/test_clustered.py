@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murmuration.research.reproductions.rivals.clustered import clustered, holm
+from murmuration.research.reproductions.rivals.clustered import by_user, clustered, holm
 
 
 def drawn(rng, mean, users, seeds, user_sd, seed_sd):
@@ -33,6 +33,14 @@ def test_judgements_of_one_user_are_no_independent_draws():
     interval = clustered(right_SU, np.full(10, 1000.0))
     assert interval.mean == pytest.approx(0.6)
     assert interval.high - interval.low > 0.6  # of 10,000 independent ones: 0.02
+
+
+def test_by_user_everybody_counts_once():
+    """Nine who judged once, and one who judged a thousand times."""
+    right_SU = np.array([[1.0] * 9 + [0.0, 0.0]] * 2)
+    interval = by_user(right_SU, np.array([1.0] * 9 + [1000.0, 0.0]))
+    assert interval.mean == pytest.approx(0.9)
+    assert interval.high - interval.low == pytest.approx(2 * 2.262 * 0.1, rel=1e-3)  # t, 9 degrees
 
 
 def test_seeds_that_differ_widen_an_interval():
