@@ -15,7 +15,8 @@ includes its users' judgements more often, or shows others which were sampled, u
 amplification by sampling. All nodes are asked every round, so the server's messages do not show who
 took part.
 
-``--cohort M`` stands for the compute of ULS with M users a round: B = M·G_ULS, p = B/(N·G).
+``--cohort M`` stands for the compute of ULS with M users a round who have G_ULS judgements each or
+more: B = M·G_ULS, p = B/(N·G), at most 1. Of users with fewer it takes more than ULS does.
 
 Legend: S asked users, K their judgements, D dimensions.
 """
@@ -154,7 +155,8 @@ class ElsPlan(SumPlan):
 
 
 def same_compute(cohort: int, users: int, group_size: int) -> float:
-    """p at which a round has as many judgements as one of ULS with ``cohort`` users; at most 1."""
+    """p at which a round has as many judgements as one of ULS with ``cohort`` users, if all users
+    have the default group size or more; at most 1."""
     return min(1.0, cohort * sums.DEFAULT_GROUP_SIZE / (users * group_size))
 
 

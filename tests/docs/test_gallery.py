@@ -38,7 +38,7 @@ ITEMS = {
         *numbered("Table", 2), *numbered("Figure", 16),
     },
 }  # fmt: skip
-STATUS = re.compile(r"(full|quick)(, 20\d\d-\d\d-\d\d)?|audit|evaluated|not run: .+")
+STATUS = re.compile(r"(full|quick|audit)(, 20\d\d-\d\d-\d\d)?|evaluated|not run: .+")
 
 
 def rows(paper: str) -> list[list[str]]:
