@@ -82,7 +82,7 @@ _ALPHA = 2  # of LoRA, in ranks: with it the learning rate was chosen
 _ANSWERS = 4  # of the reference to each prompt, for guards
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Alignment:
     """The settings of an alignment.
 
@@ -205,13 +205,21 @@ def align(
         began, learnt, mark = time.monotonic(), None, mark_of(promise)
         if demonstrations:
             learnt = _learnt(
-                alignment, base, demonstrations, base_promise or promise, config, out, on_status
+                alignment,
+                base,
+                demonstrations,
+                base_promise or promise,
+                config,
+                out=out,
+                on_status=on_status,
             )
             base = _base(alignment, str(out / "sft"), "policy")
-        guarded = _guarded(alignment, base, reward, trained, out, mark, on_status)
-        evaluator = Evaluator(base, held, reward, truth, alignment.sampling, alignment.seed.value)
+        guarded = _guarded(alignment, base, reward, trained, out, mark=mark, on_status=on_status)
+        evaluator = Evaluator(
+            base, held, reward, truth, alignment.sampling, seed=alignment.seed.value
+        )
         sofar = _SoFar(guarded, reward, began)
-        watch = _Watch(alignment, base, evaluator, out, mark, on_status, sofar)
+        watch = _Watch(alignment, base, evaluator, out, mark, on_status=on_status, sofar=sofar)
         watch.start()
         if not watch.stopped:  # as it may have by a crash
             watch.pace.begin()
@@ -221,11 +229,11 @@ def align(
                 guarded,
                 alignment.steps,
                 alignment.sampling,
-                alignment.seed.value,
-                out / "checkpoints",
-                watch,
-                alignment.evaluate_every,
-                watch.step_done,
+                seed=alignment.seed.value,
+                folder=out / "checkpoints",
+                on_step=watch,
+                every=alignment.evaluate_every,
+                progress=watch.step_done,
             )
         chosen = watch.chosen()
         if not chosen.step:
@@ -293,6 +301,7 @@ def _learnt(
     demonstrations: Rows,
     promise: Promise,
     config: Mapping[str, Any],
+    *,
     out: Path,
     on_status: OnStatus,
 ) -> dict[str, Any]:
@@ -307,7 +316,7 @@ def _learnt(
             alignment.supervised,
             alignment.seed.value,
             out / "checkpoints" / "sft.pt",
-            lambda done, of: on_status(f"demonstrations: step {done:,} of {of:,}"),
+            progress=lambda done, of: on_status(f"demonstrations: step {done:,} of {of:,}"),
         )
         result = {"demonstrations": len(demonstrations), "loss": loss, "dimension": base.dimension}
         _write(file, json_lines([result]))
@@ -368,6 +377,7 @@ def _guarded(
     reward: AnswerReward,
     prompts: Sequence[str],
     out: Path,
+    *,
     mark: Mapping[str, str],
     on_status: OnStatus,
 ) -> GuardedReward:
@@ -453,6 +463,7 @@ class _Watch:
         evaluator: Evaluator,
         out: Path,
         mark: Mapping[str, str],
+        *,
         on_status: OnStatus,
         sofar: _SoFar,
     ) -> None:

@@ -84,7 +84,7 @@ def truth_of(named: str) -> Truth:
     return PopulationTruth() if named == POPULATION else ModelTruth(named)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """The evaluation of a policy's answers.
 
@@ -127,6 +127,7 @@ class Evaluator:
         reward: Scores,
         truth: Truth | None,
         sampling: Sampling,
+        *,
         seed: int,
     ) -> None:
         """``base`` is the policy, whatever weights it has, with its LoRA layers."""

@@ -42,7 +42,7 @@ OPTIMIZERS = ("rmsprop", "adamw_torch")
 COLOCATE = "colocate"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Steps:
     """The settings of a policy's optimization.
 
@@ -143,6 +143,7 @@ def train_policy(
     reward: Scores,
     steps: Steps,
     sampling: Sampling,
+    *,
     seed: int,
     folder: Path,
     on_step: Callable[[int], bool],
@@ -274,7 +275,9 @@ def train_policy(
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of libraries, about each other
-        config = config_class(**configuration(base, steps, sampling, seed, folder, together))
+        config = config_class(
+            **configuration(base, steps, sampling, seed, folder=folder, together=together)
+        )
         try:
             trainer = OurTrainer(
                 model=base.model,
@@ -303,7 +306,7 @@ def train_policy(
 
 
 def configuration(
-    base: LanguageBase, steps: Steps, sampling: Sampling, seed: int, folder: Path, together: int
+    base: LanguageBase, steps: Steps, sampling: Sampling, seed: int, *, folder: Path, together: int
 ) -> dict[str, Any]:
     """The arguments of TRL's configurations.
 

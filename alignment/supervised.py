@@ -75,6 +75,7 @@ def supervise(
     how: Supervised,
     seed: int,
     state: Path,
+    *,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> tuple[np.ndarray, float]:
     """θ after all steps, (D,), and the last pass's loss in nats per token.

@@ -12,7 +12,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -320,6 +320,7 @@ class Task:
     trials: int
     source: Randomness
     confidence: float = CONFIDENCE
+    _: KW_ONLY
     base: str = ""
 
     def __post_init__(self) -> None:
@@ -384,6 +385,7 @@ class Target:
 
     about: str
     measure: Callable[[Task], Measured]
+    _: KW_ONLY
     adjacencies: frozenset[Adjacency] = ALL
     trials: int = 100_000
     epsilon: float = 1.0
@@ -427,6 +429,7 @@ class Fault:
     measure: Callable[[Task], Measured]
     test: str
     construction: str = ""
+    _: KW_ONLY
     adjacency: Adjacency = Adjacency.ADD_REMOVE
     trials: int = 200_000
     epsilon: float = 1.0

@@ -20,6 +20,7 @@ _SEEDS = 2**32
 
 
 def audit(
+    *,
     target: Annotated[str | None, typer.Argument(help="What to audit; see --list.")] = None,
     adjacency: Annotated[
         Adjacency | None,
@@ -86,7 +87,7 @@ def audit(
         raise InputError(f"{target} claims nothing under {adjacency}; use --adjacency {listed}")
     try:
         epsilon, trials = epsilon or entry.epsilon, trials or entry.trials
-        task = Task(adjacency, epsilon, trials, Randomness(seed), confidence, base)
+        task = Task(adjacency, epsilon, trials, Randomness(seed), confidence, base=base)
         row = audit_row(target, entry, task, seed)
     except ValueError as error:
         raise InputError(" ".join(str(error).split())) from error

@@ -60,6 +60,7 @@ def population(
 
 @init.command()
 def base(
+    *,
     out: Annotated[Path, typer.Option(help=f"{meaning('out')} Folder for the model.")],
     kind: Annotated[
         str,

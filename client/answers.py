@@ -56,7 +56,7 @@ from murmuration.strategies.solved.local_label import LOCAL_LABEL
 from murmuration.strategies.spec import NodeHalf
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Host:
     """The source of a node's answers.
 
@@ -177,7 +177,15 @@ def train(content: RecordDict, host: Host) -> RecordDict:
         _check_lengths(work.arrays, examples.dimension)
     keys_S = host.store().keys_U[work.users_S]
     source = host.source.again(int(work.parameters.get(messages.DRAW, 0)))
-    bounded = BoundedSums(node_half, examples, work, keys_S, source, steps, longest)
+    bounded = BoundedSums(
+        half=node_half,
+        examples=examples,
+        work=work,
+        keys_S=keys_S,
+        source=source,
+        steps=steps,
+        longest=longest,
+    )
     sums = bounded.deployed() if host.store().place < 0 else bounded.simulated()
     if masking is not None:
         return masking.reply(sums, host.memory)

@@ -28,7 +28,7 @@ _log = get_logger("murmuration")
 _ROUNDING = 1e-6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BoundedSums:
     """Compute the sums of a node ``half`` over some users.
 

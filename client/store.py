@@ -17,7 +17,7 @@ Legend: U users of the node, S sampled users, D dimensions.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -54,6 +54,7 @@ class UserStore:
     place: int
     places: int = 0
     on_bad_rows: OnBadRows = "isolate"
+    _: KW_ONLY
     _examples: dict[str, Examples] = field(default_factory=dict)
     _names: tuple[bytes, np.ndarray, np.ndarray] | None = None
 

@@ -57,7 +57,7 @@ RESTART_SECONDS = 5.0
 _ADDRESS = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Client:
     """A client's folder, checked. InputError, saying what is wrong, from ``load``.
 
@@ -103,7 +103,16 @@ class Client:
         if POLICY not in handed_over.contents:
             raise InputError(f"{folder} lacks {POLICY}: without one nothing may leave")
         policy = Policy.parse(handed_over.contents[POLICY], folder / POLICY)
-        return cls(folder, name, address, policy, users, state, handed_over, known)
+        return cls(
+            folder=folder,
+            name=name,
+            address=address,
+            policy=policy,
+            users=users,
+            state=state,
+            handed_over=handed_over,
+            known=known,
+        )
 
 
 def connection(address: str) -> socket.socket:

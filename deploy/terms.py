@@ -30,7 +30,7 @@ from murmuration.strategies.uls import DEFAULT_CLIP
 RUN = "run.toml"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Terms:
     """The numbers of a deployment's usual run.
 

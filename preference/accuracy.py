@@ -19,7 +19,7 @@ from murmuration.preference.choices import Kind
 _SAME = 1e-4  # shares of an answer closer than this are equal: y is float32
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Accuracy:
     """How often the preferred response scores higher; ties among the judgements are left out.
 
@@ -54,7 +54,7 @@ class Accuracy:
         there_U = judged_U > 0
         judged = int(judged_U.sum())
         if not judged:
-            return cls(math.nan, math.nan, 0, 0, math.nan)
+            return cls(pooled=math.nan, by_user=math.nan, users=0, judgements=0, chance=math.nan)
         share_U = right_U[there_U] / judged_U[there_U]
         return cls(
             pooled=float(right_U.sum()) / judged,
@@ -154,7 +154,7 @@ def _accuracy_of_thumbs(reward_J: np.ndarray, y_J: np.ndarray, start_U: np.ndarr
         share_U.append(float(below.mean()) / (2.0 * len(disliked)))
         thumbs_U.append(end - first)
     if not share_U:
-        return Accuracy(math.nan, math.nan, 0, 0, math.nan)
+        return Accuracy(pooled=math.nan, by_user=math.nan, users=0, judgements=0, chance=math.nan)
     return Accuracy(
         pooled=float(np.average(share_U, weights=thumbs_U)),
         by_user=float(np.mean(share_U)),

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -148,6 +148,7 @@ class PreferenceLoss:
     help: str
     scores: str
     model: Callable[[Kind, int], PreferenceModel]
+    _: KW_ONLY
     kinds: tuple[Kind, ...] = ("pairs", "top-1", "ranking")
     several: bool = False
     logistic: bool = False

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from murmuration.preference.data.errors import InputError
@@ -92,6 +92,7 @@ class PolicyObjective:
     name: str
     pair_loss: PairLoss | None = None
     reward: Reward = dpo_reward
+    _: KW_ONLY
     per_token: bool = False
     clips: bool = False
     unbiased: bool = False

@@ -72,7 +72,7 @@ def with_seed_known(text: str, seeded: bool) -> str:
     return f"{text} ({Caveat.SEEDED.value})" if seeded else text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ReleasedRun:
     """One run, and what it cost one record of those that it trained on.
 
@@ -112,14 +112,14 @@ class ReleasedRun:
             raise LedgerError(f"{path}: its charges cannot be composed ({error})") from None
         ledger = read_regular(path)[: contents.size], read_regular(head_path(path))
         return cls(
-            terms,
-            Adjacency(promise["adjacency"]),
-            float(promise["delta"]),
-            epsilon,
-            contents.head,
-            contents.heads,
-            ledger,
-            str(promise.get("begun", "")),
+            terms=terms,
+            adjacency=Adjacency(promise["adjacency"]),
+            delta=float(promise["delta"]),
+            epsilon=epsilon,
+            head=contents.head,
+            heads=contents.heads,
+            ledger=ledger,
+            begun=str(promise.get("begun", "")),
         )
 
     @property
@@ -172,7 +172,7 @@ def spent_by(account: Account, terms: RunTerms) -> float | None:
     return epsilon if math.isfinite(epsilon) else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Composed:
     """The total cost of some runs to anybody who can have been in all of them.
 
@@ -370,7 +370,14 @@ class Promise:
                 return f"No privacy guarantee: {why}"
             each = "; and, by other runs, ".join(part.statement for part in of_units)
             return f"{each} ({why}: no figure is about all of them)"
-        worst = Composed((), 1, self.unit, self.adjacency, self.epsilon, self.delta)
+        worst = Composed(
+            populations=(),
+            runs=1,
+            unit=self.unit,
+            adjacency=self.adjacency,
+            epsilon=self.epsilon,
+            delta=self.delta,
+        )
         return worst.statement(self.seeded)
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ Another package states its theorem as a ``Theorem`` of its own, and hands it to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from enum import StrEnum
 
 from murmuration.privacy.adjacency import Adjacency, Unsupported
@@ -106,6 +106,7 @@ class Theorem:
     unit: Unit
     participation: Participation
     mechanism: Mechanism
+    _: KW_ONLY
     event: str
     adjacencies: frozenset[Adjacency]
     says: str
@@ -161,177 +162,190 @@ _CKS = "Canonne, Kamath and Steinke 2020; the bound in `privacy/accounting/grid_
 _KLS = "Kairouz, Liu and Steinke 2021; the bound in `privacy/accounting/grid_noise.py`"
 
 
-def _sampled(
-    unit: Unit,
-    participation: Participation,
-    event: str,
-    adjacencies: frozenset[Adjacency],
-    audit: str,
-    says: str,
-    source: str,
-) -> tuple[Theorem, ...]:
-    """A sum with each of the three kinds of independent noise."""
-    noises = (
-        (Mechanism.GAUSSIAN, says, source, audit),
-        (Mechanism.DISCRETE_GAUSSIAN, _DISCRETE, _CKS, "discrete-gaussian"),
-        (Mechanism.SHARES, _SHARES, _KLS, "distributed-gaussian"),
-    )
-    return tuple(
-        Theorem(unit, participation, mechanism, event, adjacencies, statement, source, audit)
-        for mechanism, statement, source, audit in noises
+def _and_on_grids(row: Theorem) -> tuple[Theorem, ...]:
+    """A row about Gaussian noise, and the rows about discrete noise and shares in its place."""
+    return (
+        row,
+        replace(
+            row,
+            mechanism=Mechanism.DISCRETE_GAUSSIAN,
+            says=_DISCRETE,
+            source=_CKS,
+            audit="discrete-gaussian",
+        ),
+        replace(
+            row,
+            mechanism=Mechanism.SHARES,
+            says=_SHARES,
+            source=_KLS,
+            audit="distributed-gaussian",
+        ),
     )
 
 
 TABLE: tuple[Theorem, ...] = (
-    *_sampled(
-        Unit.VECTOR,
-        Participation.POISSON,
-        "poisson-gaussian",
-        ALL,
-        "poisson-gaussian",
-        _GAUSSIAN,
-        "Mironov, Talwar and Zhang 2019; Koskela, Jälkö and Honkela 2020",
+    *_and_on_grids(
+        Theorem(
+            Unit.VECTOR,
+            Participation.POISSON,
+            Mechanism.GAUSSIAN,
+            event="poisson-gaussian",
+            adjacencies=ALL,
+            audit="poisson-gaussian",
+            says=_GAUSSIAN,
+            source="Mironov, Talwar and Zhang 2019; Koskela, Jälkö and Honkela 2020",
+        )
     ),
-    *_sampled(
-        Unit.VECTOR_AND_BIT,
-        Participation.POISSON,
-        "poisson-gaussian",
-        ALL,
-        "adaptive",
-        _JOINT,
-        "Andrew, Thakkar, McMahan and Ramaswamy 2021, Theorem 1",
+    *_and_on_grids(
+        Theorem(
+            Unit.VECTOR_AND_BIT,
+            Participation.POISSON,
+            Mechanism.GAUSSIAN,
+            event="poisson-gaussian",
+            adjacencies=ALL,
+            audit="adaptive",
+            says=_JOINT,
+            source="Andrew, Thakkar, McMahan and Ramaswamy 2021, Theorem 1",
+        )
     ),
-    *_sampled(
-        Unit.LABELS,
-        Participation.POISSON,
-        "poisson-gaussian",
-        LABELS,
-        "label-moment",
-        "If prompts, responses and counts are public, labels enter a linear model's likelihood "
-        "only through one sum, which one user's labels move by at most 2C. Solving for the model "
-        "is post-processing of the noisy sum.",
-        "Chowdhury et al. 2024, Theorem 5.2; Balle and Wang 2018",
+    *_and_on_grids(
+        Theorem(
+            Unit.LABELS,
+            Participation.POISSON,
+            Mechanism.GAUSSIAN,
+            event="poisson-gaussian",
+            adjacencies=LABELS,
+            audit="label-moment",
+            says="If prompts, responses and counts are public, labels enter a linear model's "
+            "likelihood only through one sum, which one user's labels move by at most 2C. Solving "
+            "for the model is post-processing of the noisy sum.",
+            source="Chowdhury et al. 2024, Theorem 5.2; Balle and Wang 2018",
+        )
     ),
-    *_sampled(
-        Unit.EXAMPLES,
-        Participation.EXAMPLES,
-        "mixture-gaussian",
-        COMES_OR_GOES,
-        "els",
-        _MIXTURE,
-        "Charles et al. 2024, Theorem 1",
+    *_and_on_grids(
+        Theorem(
+            Unit.EXAMPLES,
+            Participation.EXAMPLES,
+            Mechanism.GAUSSIAN,
+            event="mixture-gaussian",
+            adjacencies=COMES_OR_GOES,
+            audit="els",
+            says=_MIXTURE,
+            source="Charles et al. 2024, Theorem 1",
+        )
     ),
     Theorem(
         Unit.EXAMPLES,
         Participation.EXAMPLES,
         Mechanism.GAUSSIAN,
-        "group-gaussian",
-        ALL,
-        "Group privacy, applied to all rounds together: what is (ε, δ)-DP for one judgement is "
-        "(kε, δ(e^kε − 1)/(e^ε − 1))-DP for k judgements.",
-        "Vadhan 2017, Lemma 2.2",
-        "group",
+        event="group-gaussian",
+        adjacencies=ALL,
+        says="Group privacy, applied to all rounds together: what is (ε, δ)-DP for one judgement "
+        "is (kε, δ(e^kε − 1)/(e^ε − 1))-DP for k judgements.",
+        source="Vadhan 2017, Lemma 2.2",
+        audit="group",
     ),
     Theorem(
         Unit.VECTOR,
         Participation.TURNS_BY_COIN,
         Mechanism.BANDED,
-        "banded-gaussian",
-        COMES_OR_GOES,
-        "If noise is correlated over b rounds and b groups of users take turns, a user pays only "
-        "for the rounds of their own group, each a sampled Gaussian sum.",
-        "Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta and Xu 2023, Theorem 4",
-        "banded-gaussian",
+        event="banded-gaussian",
+        adjacencies=COMES_OR_GOES,
+        says="If noise is correlated over b rounds and b groups of users take turns, a user pays "
+        "only for the rounds of their own group, each a sampled Gaussian sum.",
+        source="Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta and Xu 2023, Theorem 4",
+        audit="banded-gaussian",
     ),
     Theorem(
         Unit.VECTOR,
         Participation.TURNS,
         Mechanism.BUFFERED,
-        "blt-gaussian",
-        ALL,
-        "All rounds together are one Gaussian release. Its sensitivity bounds all that one user "
-        "adds in all of their turns.",
-        "Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024; McMahan, Xu and Zhang 2024",
-        "blt-gaussian",
+        event="blt-gaussian",
+        adjacencies=ALL,
+        says="All rounds together are one Gaussian release. Its sensitivity bounds all that one "
+        "user adds in all of their turns.",
+        source="Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024; McMahan, Xu and Zhang "
+        "2024",
+        audit="blt-gaussian",
     ),
     Theorem(
         Unit.EACH_LABEL,
         Participation.ONCE,
         Mechanism.RANDOMIZED_RESPONSE,
-        "randomized-labels",
-        LABELS,
-        "If each label is randomized once and the result is remembered, all randomized labels of a "
-        "user together are (ε, δ)-DP, even if everybody sees them.",
-        "Warner 1965; Kairouz, Oh and Viswanath 2015",
-        "randomized-response",
+        event="randomized-labels",
+        adjacencies=LABELS,
+        says="If each label is randomized once and the result is remembered, all randomized labels "
+        "of a user together are (ε, δ)-DP, even if everybody sees them.",
+        source="Warner 1965; Kairouz, Oh and Viswanath 2015",
+        audit="randomized-response",
     ),
     Theorem(
         Unit.QUERIES,
         Participation.POISSON,
         Mechanism.LAPLACE,
-        "pure-dp",
-        ALL,
-        "If a series of queries is compared with one noisy threshold, all answers up to the first "
-        "query below it are (ε, 0)-DP together.",
-        "Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017, Theorem 3",
-        "above-threshold",
+        event="pure-dp",
+        adjacencies=ALL,
+        says="If a series of queries is compared with one noisy threshold, all answers up to the "
+        "first query below it are (ε, 0)-DP together.",
+        source="Dwork and Roth 2014, Algorithm 1; Lyu, Su and Li 2017, Theorem 3",
+        audit="above-threshold",
     ),
     Theorem(
         Unit.QUERIES,
         Participation.ONCE,
         Mechanism.EXPONENTIAL,
-        "pure-choice",
-        ALL - LABELS,
-        "A value near the median is drawn by scores that one user changes by at most one. Its ε "
-        "is added to that of all releases that use it.",
-        "McSherry and Talwar 2007",
-        "median",
+        event="pure-choice",
+        adjacencies=ALL - LABELS,
+        says="A value near the median is drawn by scores that one user changes by at most one. Its "
+        "ε is added to that of all releases that use it.",
+        source="McSherry and Talwar 2007",
+        audit="median",
     ),
     Theorem(
         Unit.RUN,
         Participation.HELD_OUT,
         Mechanism.LAPLACE,
-        "hold-out",
-        ALL,
-        "Each user is either trained on or held out, by a secret random assignment, so the privacy "
-        "loss is a mixture of that of training and that of the held-out figures. If a user is "
-        "replaced, it is the larger of the two.",
-        "the derivation in `privacy/mechanisms/hold_out.py`",
-        "hold-out",
+        event="hold-out",
+        adjacencies=ALL,
+        says="Each user is either trained on or held out, by a secret random assignment, so the "
+        "privacy loss is a mixture of that of training and that of the held-out figures. If a user "
+        "is replaced, it is the larger of the two.",
+        source="the derivation in `privacy/mechanisms/hold_out.py`",
+        audit="hold-out",
     ),
     Theorem(
         Unit.RUN,
         Participation.AS_IN_THE_RUN,
         Mechanism.RANDOM_STOPPING,
-        "random-stopping",
-        COMES_OR_GOES,
-        "If K is drawn from a truncated negative binomial distribution, the best of K candidates "
-        "by a private score costs little more than one candidate.",
-        "Papernot and Steinke 2022, Theorem 2",
-        "random-stopping",
+        event="random-stopping",
+        adjacencies=COMES_OR_GOES,
+        says="If K is drawn from a truncated negative binomial distribution, the best of K "
+        "candidates by a private score costs little more than one candidate.",
+        source="Papernot and Steinke 2022, Theorem 2",
+        audit="random-stopping",
     ),
     Theorem(
         Unit.NEIGHBOURHOODS,
         Participation.POISSON,
         Mechanism.GAUSSIAN,
-        "poisson-gaussian",
-        ALL,
-        "A test whether users' vectors are concentrated, then noisy means of those users who pass "
-        "a filter.",
-        "AUP-RLHF, Algorithms 1 to 3",
-        "aup:published",
-        Status.CLAIMED,
+        event="poisson-gaussian",
+        adjacencies=ALL,
+        says="A test whether users' vectors are concentrated, then noisy means of those users who "
+        "pass a filter.",
+        source="AUP-RLHF, Algorithms 1 to 3",
+        audit="aup:published",
+        status=Status.CLAIMED,
     ),
     Theorem(
         Unit.UNBOUNDED,
         Participation.POISSON,
         Mechanism.NOTHING,
-        "unprotected",
-        ALL,
-        "Sums without noise have no guarantee.",
-        "",
-        "",
-        Status.NONE,
+        event="unprotected",
+        adjacencies=ALL,
+        says="Sums without noise have no guarantee.",
+        source="",
+        audit="",
+        status=Status.NONE,
     ),
 )
 

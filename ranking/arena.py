@@ -47,7 +47,7 @@ class Votes:
     outcome_V: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Arena:
     """Items, voters, and a model of their votes.
 

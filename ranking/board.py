@@ -36,7 +36,7 @@ _TIES_BEYOND_NOISE = 2.0
 _FALSE_ALARMS = 1e-3
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Meeting:
     """The predicted outcome of a vote between two items.
 
@@ -58,7 +58,7 @@ class Meeting:
     apart: bool
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Board:
     """Strengths of items, estimated from one noisy release.
 
@@ -172,7 +172,7 @@ def fit_board(release: RankingRelease) -> Board:
     fitted = strengths(release.net_BK[0], pairs_KK, ridge=ridge, ties=ties)
     response_KE = response(fitted, pairs_KK, ridge)
     items = len(release.items)
-    covariance_KK = covariance(fitted, release, pairs_KK, pairs_std, response_KE, ridge)
+    covariance_KK = covariance(fitted, release, pairs_KK, pairs_std, response_KE, ridge=ridge)
     covariance_KK *= count_doubt(votes, release.noise.votes, covariance_KK.diagonal())
     return Board(
         name=release.boards[0],

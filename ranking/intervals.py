@@ -66,6 +66,7 @@ def covariance(
     pairs_KK: np.ndarray,
     pairs_std: float,
     response_KE: np.ndarray,
+    *,
     ridge: float,
 ) -> np.ndarray:
     """The covariance of the strengths' error, (K, K), from sampling of voters, noise, and the

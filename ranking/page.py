@@ -123,7 +123,7 @@ def page(boards: Sequence[Board], release: RankingRelease, result: Mapping[str, 
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Line:
     """An item on the page; places are per mille of the scale's width."""
 
@@ -148,7 +148,7 @@ class Cell:
     apart: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Shown:
     """A board as the page has it."""
 

@@ -10,7 +10,7 @@ of these, C voters of a chunk, B boards, K items, V coordinates, W items of a ba
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -32,7 +32,7 @@ _SQUARES = frozenset({"variance", "squares", "overall_variance", "overall_square
 _THERE = frozenset({"voters", "overall_voters"})
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class ItemVotes(ArrayExamples):
     """Ballots on items, as `preference.kinds.model.Examples` has them.
 
@@ -74,18 +74,15 @@ class ItemVotes(ArrayExamples):
         start_U, users_S = self.start_U.numpy(), np.asarray(users_S, dtype=np.int64)
         ballots_N, counts_S = _ranges(start_U, users_S)
         pairs_Q, counts_N = _ranges(self.start_J, ballots_N)
-        return ItemVotes(
-            torch.from_numpy(_offsets(counts_S)),
-            _offsets(counts_N),
-            self.better_R[pairs_Q],
-            self.worse_R[pairs_Q],
-            self.weight_R[pairs_Q],
-            self.tied_R[pairs_Q],
-            self.board_J[ballots_N],
-            self.items,
-            self.boards,
-            self.kind,
-            self.width,
+        return replace(
+            self,
+            start_U=torch.from_numpy(_offsets(counts_S)),
+            start_J=_offsets(counts_N),
+            better_R=self.better_R[pairs_Q],
+            worse_R=self.worse_R[pairs_Q],
+            weight_R=self.weight_R[pairs_Q],
+            tied_R=self.tied_R[pairs_Q],
+            board_J=self.board_J[ballots_N],
         )
 
     def accuracy(self, theta_D: np.ndarray | torch.Tensor) -> Accuracy:
@@ -245,15 +242,19 @@ def item_votes(
         left_out.add_all(kept_J, "a vote on what is not on the list of items or categories")
         judgements = judgements.keep(kept_J)
         item_JW, board_J = item_JW[kept_J], board_J[kept_J]
-    pairs = _pairs(judgements, item_JW)
+    start_J, better_R, worse_R, weight_R, tied_R = _pairs(judgements, item_JW)
     return ItemVotes(
-        torch.from_numpy(np.asarray(judgements.start_U, dtype=np.int64)),
-        *pairs,
-        board_J,
-        len(features.items),
-        len(features.boards),
-        judgements.kind,
-        judgements.most_responses - 1,
+        start_U=torch.from_numpy(np.asarray(judgements.start_U, dtype=np.int64)),
+        start_J=start_J,
+        better_R=better_R,
+        worse_R=worse_R,
+        weight_R=weight_R,
+        tied_R=tied_R,
+        board_J=board_J,
+        items=len(features.items),
+        boards=len(features.boards),
+        kind=judgements.kind,
+        width=judgements.most_responses - 1,
     )
 
 

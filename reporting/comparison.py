@@ -41,7 +41,7 @@ HEADINGS = (
 MARK = "<!-- murmuration report -->"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunSeen:
     """A run as its folder holds it.
 
@@ -161,7 +161,16 @@ def read_run(folder: Path) -> RunSeen:
                 epsilon, told = math.inf, [f"Its charges cannot be composed: {error}."]
         missing += told
     name = folder.resolve().name
-    return RunSeen(name, result, settings, epsilon, int(rounds), tuple(missing), caveats, identity)
+    return RunSeen(
+        name=name,
+        result=result,
+        settings=settings,
+        epsilon=epsilon,
+        rounds=int(rounds),
+        missing=tuple(missing),
+        by_ledger=caveats,
+        run=identity,
+    )
 
 
 def _why_unfinished(folder: Path) -> str:

@@ -68,7 +68,7 @@ SHARED = (
 _WEIGHTS = ("model*.safetensors", "adapter_model.safetensors")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Sharing:
     """The settings of an export.
 

@@ -65,7 +65,7 @@ def accuracy_figure(
     figure = Figure(figsize=(_WIDTH, 4.4 if private else 2.9), dpi=200, layout="constrained")
     axes = figure.subplots(2 if private else 1, 1, sharex=True, squeeze=False)[:, 0]
     final, chance = result["heldout_accuracy"], result["heldout_chance"]
-    _accuracy(axes[0], palette, rounds_T, accuracy_T, final, chance)
+    _accuracy(axes[0], palette, rounds_T, accuracy_T, final, chance=chance)
     if private:
         _line(axes[1], rounds_T, epsilon_T, palette.second)
         target = result["epsilon_target"]
@@ -150,6 +150,7 @@ def _accuracy(
     rounds_T: np.ndarray,
     accuracy_T: np.ndarray,
     final: float | None,
+    *,
     chance: float | None,
 ) -> None:
     known_T = np.isfinite(accuracy_T)

@@ -34,7 +34,7 @@ _DECLARED = {
 _STATED = {"dataset_name": "Data set", "note": "Note"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Provenance:
     """Information in a run's folder beside its result; empty if missing.
 
@@ -66,7 +66,13 @@ def provenance(folder: Path) -> Provenance:
     settings.pop(CHECK, None)
     date, parts = _of_ledger(folder / "ledger.jsonl")
     stated = {name: str(settings[key]) for key, name in _STATED.items() if settings.get(key)}
-    return Provenance(date, command(settings), _declared(settings), stated, parts)
+    return Provenance(
+        date=date,
+        command=command(settings),
+        declared=_declared(settings),
+        stated=stated,
+        parts=parts,
+    )
 
 
 def command(settings: Mapping[str, Any]) -> str:

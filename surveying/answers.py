@@ -5,7 +5,7 @@ answer, V coordinates of a user's vector.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
@@ -39,6 +39,7 @@ class SurveyAnswers(ArrayExamples):
     start_U: torch.Tensor
     place_JQ: np.ndarray
     questionnaire: Questionnaire
+    _: KW_ONLY
     kind: Kind = "pairs"
     width: int = 1
     flip_J: None = None
@@ -123,8 +124,8 @@ class SurveyModel(Model):
             torch.from_numpy(np.asarray(judgements.start_U, dtype=np.int64)),
             self.questionnaire.answers(judgements),
             self.questionnaire,
-            judgements.kind,
-            judgements.most_responses - 1,
+            kind=judgements.kind,
+            width=judgements.most_responses - 1,
         )
 
     def scores(

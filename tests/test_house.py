@@ -20,6 +20,9 @@ from murmuration.sims.runtimes.app_bundle import BUNDLED
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 MOST_ENTRIES = 20  # of a folder: what one sees at a glance
 MOST_LINES = 150  # of a command: it parses, calls and prints
+MOST_BY_POSITION = 5  # arguments: beyond, a reader of a call counts commas
+#: How many functions and dataclasses that ship take more by position: may only fall.
+OVER_BY_POSITION = 20
 TESTS = ROOT / "tests"
 
 #: Tests that mirror no file, because what they show is of many: rooms, and files of others.
@@ -426,6 +429,69 @@ class Fine:
     words = [words for _, words in worst_words(code)]
     assert sorted(words) == [
         "asked", "climb", "found", "heads", "invited", "kept", "of", "said", "told", "told: What …",
+    ]  # fmt: skip
+
+
+def by_position(code: str) -> Iterator[tuple[int, str, int]]:
+    """Where code defines a function or a dataclass, and how many arguments it takes by position.
+
+    Not of compiled kernels, which take no others.
+    """
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            names = [each.arg for each in (*node.args.posonlyargs, *node.args.args)]
+            taken = len(names) - (names[:1] in (["self"], ["cls"]))
+        elif isinstance(node, ast.ClassDef):
+            taken = 0
+            for each in node.body:
+                text = ast.unparse(each) if isinstance(each, ast.AnnAssign) else "ClassVar"
+                if text == "_: KW_ONLY":
+                    break
+                taken += not any(x in text for x in ("ClassVar", "init=False", "kw_only=True"))
+        else:
+            continue
+        made_by = " ".join(map(ast.unparse, node.decorator_list))
+        is_class = isinstance(node, ast.ClassDef)
+        if "kernel(" not in made_by and not (is_class and "dataclass" not in made_by):
+            yield node.lineno, node.name, 0 if "kw_only=True" in made_by else taken
+
+
+def test_calls_name_what_they_pass():
+    """All the more where others of a type stand side by side."""
+    shipped = [room for room in ROOMS if room not in UNSHIPPED]
+    over = [
+        f"{file.relative_to(ROOT)}:{line} {name} takes {taken}"
+        for room in shipped
+        for file in sorted((ROOT / room).rglob("*.py"))
+        for line, name, taken in by_position(file.read_text(encoding="utf-8"))
+        if taken > MOST_BY_POSITION
+    ]
+    assert len(over) <= OVER_BY_POSITION, "\n".join(over)
+
+
+def test_what_is_taken_by_position():
+    code = """
+def plain(a, b, /, c, *rest, d): def_ = lambda e: e
+class Any:
+    def method(self, a, *, b): ...
+    @staticmethod
+    def static(a, b): ...
+@dataclass(frozen=True)
+class Values:
+    kind: ClassVar[str] = ""
+    a: int
+    hidden: int = field(init=False)
+    named: int = field(default=0, kw_only=True)
+    _: KW_ONLY
+    b: int
+@dataclass(kw_only=True)
+class Named:
+    a: int
+@kernel(fastmath=True)
+def compiled(a, b, c, d, e, f): ...
+"""
+    assert sorted((name, taken) for _, name, taken in by_position(code)) == [
+        ("Named", 0), ("Values", 1), ("method", 1), ("plain", 3), ("static", 2),
     ]  # fmt: skip
 
 

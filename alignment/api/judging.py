@@ -108,12 +108,12 @@ def winrate(
             source = prompts or NAMES[0]
             asked_prompts = prompts_of(source, limit, seed)
         request = ComparisonRequest(
-            compared,
-            against,
-            asked_prompts,
-            source,
-            samples,
-            sampling or Sampling(),
+            models=compared,
+            against=against,
+            prompts=asked_prompts,
+            source=source,
+            samples=samples,
+            sampling=sampling or Sampling(),
             kl=kl,
             seed=PublicSeed(seed),
             writer=writer,

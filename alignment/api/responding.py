@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from murmuration.privacy.promise import Promise
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Responses:
     """A file of responses. As text it is what ``murmuration respond`` prints.
 
@@ -190,7 +190,7 @@ def respond(
             pairs = zip(texts, answers, strict=True)
             rows = [{"prompt": text, "response": one} for text, many in pairs for one in many]
             _write(path, rows, mark)
-            return Responses(path, len(texts), drawn, cut_off=cut_off)
+            return Responses(path=path, prompts=len(texts), samples=drawn, cut_off=cut_off)
         if all(len(set(many)) == 1 < drawn for many in answers):
             raise InputError(
                 f"all {drawn} responses to each prompt are the same text, so there was nothing to "
@@ -209,13 +209,13 @@ def respond(
     _write(path, rows, mark)
     best_P = pool.rewards_PN.max(1)
     return Responses(
-        path,
-        len(texts),
-        drawn,
-        promise,
-        float(best_P.mean()),
-        float(pool.rewards_PN.mean()),
-        cut_off,
+        path=path,
+        prompts=len(texts),
+        samples=drawn,
+        promise=promise,
+        mean_reward=float(best_P.mean()),
+        mean_reward_drawn=float(pool.rewards_PN.mean()),
+        cut_off=cut_off,
     )
 
 

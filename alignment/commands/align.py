@@ -28,6 +28,7 @@ from murmuration.terminal.tables import console
 
 
 def align(
+    *,
     base: Annotated[
         str,
         typer.Option(help=f"{meaning('base')} The policy to start from, which is the reference."),
@@ -69,7 +70,6 @@ def align(
         str, typer.Option(help="As --reward-privacy, for a --truth that is a model's folder.")
     ] = "",
     system: System = None,
-    *,
     seed: Annotated[
         int,
         typer.Option(

@@ -22,7 +22,7 @@ _VALUES = {
     "guards": Guards(),
     "sampling": Sampling(),
 }
-_OWN, _BETWEEN = Alignment("", "", ""), "__"
+_OWN, _BETWEEN = Alignment(reward="", base="", prompts=""), "__"
 
 
 def _of(*names: str, **declared: Any) -> tuple[tuple[str, ...], dict[str, Any]]:

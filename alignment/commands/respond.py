@@ -25,6 +25,7 @@ _DEFAULT = Sampling()
 
 
 def respond(
+    *,
     model: Annotated[
         str,
         typer.Argument(
@@ -76,7 +77,7 @@ def respond(
             raise InputError("--prompt is printed: leave out --prompts, --limit and --out")
         if reward is not None or best_of is not None:
             raise InputError("--reward chooses among responses to --prompts, with --out")
-        _print_responses(model, prompt, samples, sampling, seed, writer, system)
+        _print_responses(model, prompt, samples, sampling, seed, server=writer, system=system)
         return
     if not prompts or out is None:
         raise InputError("pass --prompt, or --prompts and --out")
@@ -109,6 +110,7 @@ def _print_responses(
     samples: int,
     sampling: Sampling,
     seed: int,
+    *,
     server: str,
     system: str | None,
 ) -> None:

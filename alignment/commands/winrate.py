@@ -19,6 +19,7 @@ _DEFAULT = Sampling()
 
 
 def winrate(
+    *,
     models: Annotated[
         list[str],
         typer.Argument(

@@ -42,7 +42,7 @@ _SIDES = 2**16  # more models than anybody compares: a sample and a model as one
 Answers = list[list[str]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ComparisonRequest:
     """The settings of a comparison.
 

@@ -18,7 +18,7 @@ import logging
 import os
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from ipaddress import ip_address
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -68,6 +68,7 @@ class Endpoint:
 
     url: str
     model: str
+    _: KW_ONLY
     timeout: float = 120.0
     attempts: int = 8
     at_once: int = 8

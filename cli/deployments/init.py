@@ -11,6 +11,7 @@ from murmuration.deploy.terms import Terms
 
 
 def init(
+    *,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="a new folder")],
     host: Annotated[
         list[str], typer.Option(help="name or address of the server; repeat for others")

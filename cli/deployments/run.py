@@ -18,6 +18,7 @@ from murmuration.sims.runtimes.tracking import tracked
 
 
 def run(
+    *,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="the deployment's folder")],
     out: Annotated[Path, typer.Option(help="where to write. The run's folder, on this machine")],
     users: Annotated[

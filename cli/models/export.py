@@ -14,6 +14,7 @@ from murmuration.terminal.tables import console
 
 
 def export(
+    *,
     model: Annotated[Path, typer.Argument(help="A run's folder, or a model's, as in RUN/model.")],
     out: Annotated[
         Path | None,
@@ -89,7 +90,14 @@ def export(
         raise InputError("--out names the folder to write, --push a repository of a hub: give one")
     if push and not dry_run:
         check_repository(push)
-    how = Sharing(merge, base, licence, privacy, without_promise, audit)
+    how = Sharing(
+        merge=merge,
+        base=base,
+        licence=licence,
+        privacy=privacy,
+        without_promise=without_promise,
+        audit=audit,
+    )
     with tempfile.TemporaryDirectory(prefix="murmuration-push-") as place:
         folder = out or Path(place) / "model"
         result = exported(model, folder, how)

@@ -17,6 +17,7 @@ from murmuration.terminal.terminal import Terminal
 
 
 def score(
+    *,
     model: Annotated[str, typer.Argument(help="A model folder, as in RUN/model, or a base.")],
     prompt: Annotated[str | None, typer.Option(help="The prompt.")] = None,
     response: Annotated[

@@ -63,7 +63,7 @@ class PolicyRefusal(InputError):
         self.rule = rule
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Policy:
     """The rules of ``policy.toml``. InputError, naming the rule, for values that make no sense.
 

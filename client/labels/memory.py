@@ -54,7 +54,7 @@ class Answer:
     fresh: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Spend:
     """The budget that one user has spent: a line of their own ledger.
 

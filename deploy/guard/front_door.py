@@ -179,7 +179,7 @@ class FrontDoor:
             allowance.waiting += 1
             try:
                 async with allowance.bodies.take(most), self._bodies.take(most):
-                    await self._pass_on(node, allowance, most, scope, receive, send)
+                    await self._pass_on(node, allowance, most, scope, receive, send=send)
                     if most > BODY_BYTES:  # refusals of Flower's leave bodies in circles
                         gc.collect()
             finally:
@@ -218,6 +218,7 @@ class FrontDoor:
         most: int,
         scope: Scope,
         receive: Receive,
+        *,
         send: Send,
     ) -> None:
         body: bytes | None = await allowance.read(receive, most)

@@ -105,7 +105,9 @@ def compare(
                 return one_by_one(configs, say_new)
 
             on_run = shown or (lambda name: None)
-            result = compare_configs(base, names, budgets, seeds, folder, on_run, run_all)
+            result = compare_configs(
+                base, names, budgets, seeds, folder, on_run=on_run, run_all=run_all
+            )
         result.write()
     return result
 

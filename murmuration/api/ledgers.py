@@ -76,7 +76,7 @@ def verify(
         contents = chained_record.read(path)
         first = contents.lines[0] if contents.lines else {}
         account = None if "own-ledger" in first else account_of(contents, path)
-        wrong = _wrong(path, contents, account, done, result, expected)
+        wrong = _wrong(path, contents, account, done=done, result=result, expected=expected)
         spent = _of_run(account, path) if account else _of_owner(OwnLedger.read(path))
         if write_events:
             spent["written"] = _events(account, folder)
@@ -112,6 +112,7 @@ def _wrong(
     path: Path,
     contents: Contents,
     account: Account | None,
+    *,
     done: Done | None,
     result: Mapping[str, Any],
     expected: Head | None,

@@ -87,7 +87,7 @@ def written_split(
     if share is None or out is None:
         raise InputError("--split-users SHARE and --out DIR belong together")
     mark = mark_of_rows(source) if format else {}
-    split = split_users(source, share, out, columns, format, mark)
+    split = split_users(source, share, out, columns=columns, format=format, mark=mark)
     left_out = [f"{split.left_out:,} rows name nobody and are in neither"] if split.left_out else []
     not_written = "".join(f"\n{each}" for each in (*left_out, *split.taken_out))
     return (
@@ -111,7 +111,9 @@ def written_conversion(
     from murmuration.server.lineage import mark_of_rows
 
     mark = mark_of_rows(source)
-    made = convert(source, path, columns, format, one_user_per_row, mark)
+    made = convert(
+        source, path, columns=columns, format=format, one_user_per_row=one_user_per_row, mark=mark
+    )
     by = "each of a user of its own" if one_user_per_row else f"by {counted(made.users, 'user')}"
     left_out = [f"bad rows, left out: {len(made.bad):,}"] if made.bad else []
     return "\n".join(

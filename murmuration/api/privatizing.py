@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PrivatizedLabels:
     """A file of randomized labels. As text it is what ``murmuration privatize`` prints.
 
@@ -187,9 +187,9 @@ def privatize(
     _write(path, judgements, answer)
     flips = answer.labels.flips_N.tolist()
     return PrivatizedLabels(
-        path,
-        memory,
-        promise,
+        path=path,
+        state=memory,
+        promise=promise,
         users=int(np.count_nonzero(np.diff(answer.labels.start_U))),
         labels=len(flips),
         fresh=answer.fresh,

@@ -271,6 +271,7 @@ def compare(
     epsilons: Sequence[float],
     seeds: int,
     out: Path,
+    *,
     on_run: OnRun = lambda _: None,
     run_all: Callable[[Sequence[RunConfig], OnRun], list[Outcome]] = one_by_one,
 ) -> StrategyComparison:
@@ -317,9 +318,8 @@ def _checked(
         whys: dict[str, list[str]] = {}
         for epsilon in targets:
             try:
-                planned.append(
-                    _Planned(label, epsilon, _configs(base, changes, label, epsilon, seeds, out))
-                )
+                configs = _configs(base, changes, label, epsilon, seeds, out=out)
+                planned.append(_Planned(label, epsilon, configs))
             except InputError as error:
                 whys.setdefault(str(error), []).append(f"{epsilon:g}" if epsilon else "")
         for why, those in whys.items():
@@ -392,6 +392,7 @@ def _configs(
     label: str,
     epsilon: float | None,
     seeds: int,
+    *,
     out: Path,
 ) -> list[RunConfig]:
     """The runs of a strategy at an epsilon, one for each seed, which can start.

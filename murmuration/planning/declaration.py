@@ -60,7 +60,7 @@ _SLIDERS = ((0.0, 1.0), (-1.0, 1.0), (0.0, 10.0), (1.0, 10.0), (0.0, 100.0), (1.
 _NEITHER = TIES | {"neutral", "unsure", "pass", "skip"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Declaration:
     """A declaration of a source's rows: as stated, and as found where nothing was.
 
@@ -222,7 +222,7 @@ def _sides(columns: Mapping[str, str]) -> dict[str, str]:
     return {}
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Tally:
     """Counts of what rows hold, from which a declaration follows."""
 

@@ -61,7 +61,7 @@ _EXAMPLES = 5  # reasons for which rows would be refused
 _TIMED = 16  # texts
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class DataSummary:
     """A summary of a source of judgements. As text it is what ``murmuration data`` prints.
 

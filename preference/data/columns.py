@@ -70,7 +70,7 @@ _PLAIN = re.compile(r"[^,={\s]([^,=]*[^,=\s])?")
 Form = Literal["pair", "sides", "list", "rating"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Layout:
     """The meaning of rows' columns, by their names.
 

@@ -21,7 +21,7 @@ Shape suffixes: R rows (judgements), U users.
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self, get_args
 
@@ -82,6 +82,7 @@ class Judgements:
     prompts: list[str]
     responses: list[tuple[str, ...]]
     y_R: np.ndarray
+    _: KW_ONLY
     set_aside: tuple[str, ...] = ()
     left_out: int = 0
     kind: Kind = "pairs"

@@ -14,7 +14,7 @@ What comes of a row depends on what is declared (`preference.data.schema`) and o
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import lru_cache, partial
 from sys import intern
 
@@ -82,6 +82,7 @@ class Row:
     prompt: str
     responses: tuple[str, ...]
     y: float = 1.0
+    _: KW_ONLY
     groups: tuple[int, ...] = ()
     flip_probability: float | None = None
     notes: tuple[str, ...] = field(default=(), compare=False)
@@ -173,9 +174,9 @@ def _judgement(schema: Schema, layout: Layout, *cells: object) -> Row:
         intern(str(judged.prompt)),  # one object of each text is held: prompts recur
         tuple(intern(str(text)) for text in judged.responses),
         judged.y,
-        judged.groups,
-        flip,
-        layout.notes + judged.notes,
+        groups=judged.groups,
+        flip_probability=flip,
+        notes=layout.notes + judged.notes,
     )
 
 
@@ -344,7 +345,7 @@ def _ranked(prompt: str, responses: list[str], ranks: list[float]) -> Row:
     sizes = Counter(ranks[place] for place in order)  # in order of first appearance
     groups = tuple(sizes.values()) if len(sizes) < len(ranks) else ()
     y = 1.0 / groups[0] if groups else 1.0
-    return Row("ranking", prompt, tuple(responses[place] for place in order), y, groups)
+    return Row("ranking", prompt, tuple(responses[place] for place in order), y, groups=groups)
 
 
 def check_row(row: Row, schema: Schema) -> None:

@@ -12,7 +12,7 @@ texts) of a user, and the longest text, are public limits.
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, get_args
 
 from murmuration.preference.choices import MOST_RESPONSES, Kind
@@ -52,6 +52,7 @@ class Schema:
 
     kind: Kind = "pairs"
     responses: int = 0
+    _: KW_ONLY
     labels: str = "true"
     max_judgements: int = 10_000
     max_characters: int = 100_000

@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -40,6 +40,7 @@ class Split:
     train_users: int
     test_users: int
     left_out: int
+    _: KW_ONLY
     taken_out: tuple[str, ...]
 
 
@@ -47,6 +48,7 @@ def split_users(
     source: str,
     share: float,
     out: Path,
+    *,
     columns: str = "",
     format: str = "",
     mark: Mapping[str, str] = MappingProxyType({}),
@@ -87,12 +89,13 @@ def split_users(
         )
     for path, of_side in zip((train, test), lines, strict=True):
         _write(path, of_side)
-    return Split(train, test, len(users[0]), len(users[1]), left_out, counted(taken_out))
+    return Split(train, test, len(users[0]), len(users[1]), left_out, taken_out=counted(taken_out))
 
 
 def convert(
     source: str,
     path: Path,
+    *,
     columns: str = "",
     format: str = "",
     one_user_per_row: bool = False,

@@ -9,7 +9,7 @@ Shape suffixes: R rows (texts), U users.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import NoReturn, Self
 
 import numpy as np
@@ -53,6 +53,7 @@ class UserTexts:
     user_ids: tuple[str, ...]
     start_U: np.ndarray
     texts: list[str]
+    _: KW_ONLY
     set_aside: tuple[str, ...] = ()
     left_out: int = 0
     notes: tuple[str, ...] = ()

@@ -67,12 +67,12 @@ class EncoderFeatures:
     def __init__(
         self,
         path: str,
+        *,
         pooling: str = "mean",
         max_tokens: int = 256,
         length_weight: float = 0.3,
         length: str = "bounded",
         device: str | None = None,
-        *,
         keep: bool = True,
     ) -> None:
         if pooling not in ("mean", "cls"):

@@ -77,12 +77,12 @@ class LanguageStates:
     def __init__(
         self,
         path: str,
+        *,
         layer: int = 0,
         max_tokens: int = 256,
         length_weight: float = 0.3,
         length: str = "bounded",
         digest: str = "",
-        *,
         keep: bool = True,
     ) -> None:
         if max_tokens < 8:

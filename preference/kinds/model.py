@@ -133,6 +133,7 @@ class TrainingExamples(Examples, Protocol):
         taken_S: torch.Tensor,
         reduce: Callable[[torch.Tensor], torch.Tensor],
         model: PreferenceModel,
+        *,
         local: LocalSteps | None = None,
         width: int | None = None,
         batch_users: bool = False,

@@ -155,6 +155,7 @@ class LanguageExamples(ABC):
         taken_S: torch.Tensor,
         model: PreferenceModel,
         local: LocalSteps | None = None,
+        *,
         batch_users: bool = False,
     ) -> Iterator[torch.Tensor]:
         """Each sampled user's mean gradient at θ, chunk by chunk, (B, D) float32, in their order.
@@ -162,7 +163,7 @@ class LanguageExamples(ABC):
         With ``local``, the change θ − θ_u by each user's local steps. Without ``batch_users`` a
         chunk is one user. A chunk is valid until the next is requested, and must not be written to.
         """
-        chunks = self._user_chunks(theta_D, taken_N, taken_S, model, local, batch_users)
+        chunks = self._user_chunks(theta_D, taken_N, taken_S, model, local, batch_users=batch_users)
         return (grads_BD for grads_BD, _ in chunks)
 
     def _user_chunks(
@@ -172,6 +173,7 @@ class LanguageExamples(ABC):
         taken_S: torch.Tensor,
         model: PreferenceModel,
         local: LocalSteps | None,
+        *,
         batch_users: bool,
     ) -> Iterator[tuple[torch.Tensor, Touched]]:
         """As ``user_gradients``, with the numbers of a chunk that can differ from zero."""
@@ -212,6 +214,7 @@ class LanguageExamples(ABC):
         taken_S: torch.Tensor,
         reduce: Callable[[torch.Tensor], torch.Tensor],
         model: PreferenceModel,
+        *,
         local: LocalSteps | None = None,
         width: int | None = None,
         batch_users: bool = False,
@@ -227,7 +230,7 @@ class LanguageExamples(ABC):
             order_N, order_S = self._by_length(taken_N.numpy(), taken_S.numpy())
             taken_N, taken_S = torch.from_numpy(order_N), torch.from_numpy(order_S)
         for grads_BD, touched in self._user_chunks(
-            theta_D, taken_N, taken_S, model, local, batch_users
+            theta_D, taken_N, taken_S, model, local, batch_users=batch_users
         ):
             if add is None:
                 total += reduce(grads_BD)
@@ -351,7 +354,7 @@ class LanguageExamples(ABC):
             tokens = longest * np.cumsum(shown_N[ahead])
             end = at + max(1, int((tokens <= self.base.batch_tokens).sum()))
             part = slice(at, end)
-            self._add_batch(grads_BD, taken_N[part], user_N[part], weight_B, model, touched)
+            self._add_batch(grads_BD, taken_N[part], user_N[part], weight_B, model, touched=touched)
             at = end
 
     def _add_batch(
@@ -361,6 +364,7 @@ class LanguageExamples(ABC):
         user_N: np.ndarray,
         weight_B: np.ndarray,
         model: PreferenceModel,
+        *,
         touched: Touched,
     ) -> None:
         text_NK = self.text_JK[taken_N]
@@ -473,13 +477,16 @@ class TokenExamples(LanguageExamples):
         taken_S: torch.Tensor,
         model: PreferenceModel,
         local: LocalSteps | None,
+        *,
         batch_users: bool,
     ) -> Iterator[tuple[torch.Tensor, Touched]]:
         """By texts, if `once_per_text`; not with several local steps, after which users have
         different θ.
         """
         if not self.base.settings.once_per_text or (local is not None and local.steps > 1):
-            yield from super()._user_chunks(theta_D, taken_N, taken_S, model, local, batch_users)
+            yield from super()._user_chunks(
+                theta_D, taken_N, taken_S, model, local, batch_users=batch_users
+            )
             return
         self.prepare(taken_N.numpy(), batch_users)
         self.base.put(theta_D.float())

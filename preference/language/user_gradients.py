@@ -99,7 +99,7 @@ class Touched:
                 yield place, torch.cat(ids).unique()
 
 
-@dataclass
+@dataclass(kw_only=True)
 class _Batch:
     """The destination of the gradients of the batch in progress."""
 
@@ -174,7 +174,7 @@ class UserBackward:
         ``spans`` names the users whose sequences, of ``rows`` in the batch, are consecutive.
         ``touched`` learns where.
         """
-        batch = _Batch(grads_BD, spans, rows, touched or Touched())
+        batch = _Batch(grads_BD=grads_BD, spans=spans, rows=rows, touched=touched or Touched())
         try:
             for layer in self._layers:
                 hook = self._hook(layer, batch)

@@ -15,7 +15,7 @@ D dimensions, K = W + 1 responses.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 
 import numpy as np
@@ -57,6 +57,7 @@ class PairExamples(ArrayExamples):
     y_R: torch.Tensor
     start_U: torch.Tensor
     width: int = 1
+    _: KW_ONLY
     flip_J: torch.Tensor | None = None
     kind: Kind = "pairs"
 
@@ -127,6 +128,7 @@ class PairExamples(ArrayExamples):
         taken_S: torch.Tensor,
         reduce: Callable[[torch.Tensor], torch.Tensor],
         model: PreferenceModel,
+        *,
         local: LocalSteps | None = None,
         width: int | None = None,
         batch_users: bool = False,
@@ -135,7 +137,7 @@ class PairExamples(ArrayExamples):
         """As `gradients.sum_over_users`: each user separately; ``add`` is not needed."""
         del add, batch_users
         return gradients.sum_over_users(
-            self, theta_D, taken_N, taken_S, reduce, model, local, width
+            self, theta_D, taken_N, taken_S, reduce, model=model, local=local, width=width
         )
 
     def select(self, users_S: np.ndarray) -> "PairExamples":
@@ -153,8 +155,8 @@ class PairExamples(ArrayExamples):
             self.y_R[rows],
             start_S,
             self.width,
-            None if self.flip_J is None else self.flip_J[kept_J],
-            self.kind,
+            flip_J=None if self.flip_J is None else self.flip_J[kept_J],
+            kind=self.kind,
         )
 
 

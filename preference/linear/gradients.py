@@ -22,7 +22,7 @@ chunk, D dimensions.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 import torch
@@ -95,6 +95,7 @@ def sum_over_users(
     taken_N: torch.Tensor,
     taken_S: torch.Tensor,
     reduce: Callable[[torch.Tensor], torch.Tensor],
+    *,
     model: PreferenceModel,
     local: LocalSteps | None = None,
     width: int | None = None,
@@ -134,6 +135,7 @@ class _Work:
     examples: Rows
     theta_D: torch.Tensor
     model: PreferenceModel
+    _: KW_ONLY
     taken_N: torch.Tensor
     ends_S: np.ndarray
     cuts: list[int]
@@ -156,7 +158,7 @@ class _Work:
         # Whoever has no judgement takes room for a gradient, too.
         rows_S = np.cumsum(np.maximum(taken_S.numpy(), 1))
         cuts = _cuts(rows_S, 4 * examples.dimension * examples.width)
-        return cls(examples, theta_D, model, taken_N, ends_S, cuts)
+        return cls(examples, theta_D, model, taken_N=taken_N, ends_S=ends_S, cuts=cuts)
 
     @property
     def chunks(self) -> int:
@@ -171,7 +173,9 @@ class _Work:
         taken_N = self.taken_N[first : first + int(ends_B[-1])]
         examples = self.examples
         if self.model.code is None:
-            return local_updates_alone(examples, taken_N, ends_B, self.theta_D, self.model, local)
+            return local_updates_alone(
+                examples, taken_N, ends_B, self.theta_D, model=self.model, local=local
+            )
         out_BD = torch.empty(len(ends_B), examples.dimension)
         numba_gradients.local_updates(
             examples.x_RD.numpy(),

@@ -46,6 +46,7 @@ def local_updates_alone(
     taken_N: torch.Tensor,
     ends_B: np.ndarray,
     theta_D: torch.Tensor,
+    *,
     model: PreferenceModel,
     local: LocalSteps,
 ) -> torch.Tensor:

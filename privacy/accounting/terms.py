@@ -8,7 +8,7 @@ These lines are chained, so none of it can be lost without the ledger being refu
 import re
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -152,6 +152,7 @@ class RunTerms:
     """
 
     run: str = field(default_factory=new_run_id)
+    _: KW_ONLY
     unit: Unit = Unit.USER
     trust: Trust = Trust.UNRECORDED
     population: str = ""

@@ -101,7 +101,9 @@ class GaussianSum:
                 nothing is released.
             BudgetExceeded: the ledger refuses; nothing is released.
         """
-        return _release(self, sum_D, round_, covers, ledger, source, also_hashed)
+        return _release(
+            self, sum_D, round_, covers, ledger=ledger, source=source, also_hashed=also_hashed
+        )
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ class ExampleSum:
         self, sum_D: np.ndarray, *, round_: int, covers: str, ledger: Ledger, source: Randomness
     ) -> np.ndarray:
         """As ``GaussianSum.release``."""
-        return _release(self, sum_D, round_, covers, ledger, source)
+        return _release(self, sum_D, round_, covers, ledger=ledger, source=source)
 
 
 def _mechanism(discrete: DiscreteNoise | DistributedNoise | None) -> Mechanism:
@@ -178,6 +180,7 @@ def _release(
     values_D: np.ndarray,
     round_: int,
     covers: str,
+    *,
     ledger: Ledger,
     source: Randomness,
     also_hashed: float | None = None,
@@ -393,8 +396,8 @@ class JointSum:
             values_D1,
             round_,
             covers,
-            ledger,
-            source,
+            ledger=ledger,
+            source=source,
             also_hashed=self.count_noise,
             last=(self.count_noise, COUNT_STEP),
         )

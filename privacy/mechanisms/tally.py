@@ -14,7 +14,7 @@ Legend: U held-out users, F figures (counts by accuracy and, of next tokens, the
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -57,6 +57,7 @@ class Measured:
     error: float
     noise: float
     accuracies: Spread
+    _: KW_ONLY
     loss: float | None = None
     loss_noise: float | None = None
 

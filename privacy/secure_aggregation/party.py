@@ -94,7 +94,7 @@ class Opened:
     keys: Mapping[int, bytes]
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Party:
     """The state of one party in one session; places are 1 to P.
 
@@ -119,7 +119,12 @@ class Party:
         """Step 1: fresh keys; show ``public``."""
         if len(session) != SESSION_BYTES:
             raise ProtocolError(f"a session is named by {SESSION_BYTES} bytes")
-        return cls(session, crypto.new_key(), crypto.new_key(), crypto.new_key())
+        return cls(
+            session=session,
+            sealing=crypto.new_key(),
+            masking=crypto.new_key(),
+            seed=crypto.new_key(),
+        )
 
     @property
     def public(self) -> PublicKeys:
@@ -247,7 +252,7 @@ class Party:
         try:
             state = json.loads(data)
             return cls(
-                *(bytes.fromhex(state[name]) for name in _BYTES),
+                **{name: bytes.fromhex(state[name]) for name in _BYTES},
                 least=int(state["least"]),
                 done=int(state["done"]),
                 place=int(state["place"]),

@@ -101,7 +101,7 @@ def audit_published_test(task: Task) -> Measured:
 
 def _strategy(plan: PublishedPlan, ledger: Ledger, source: Randomness, users: int) -> AupPublished:
     names_N = np.uint64(2**63) + np.arange(users, dtype=np.uint64)  # all of the first phase
-    registry = Registry((1,), np.array([0, users]), names_N, None)
+    registry = Registry(nodes=(1,), start=np.array([0, users]), keys_N=names_N, counts_N=None)
     return AupPublished(
         plan,
         ledger,

@@ -32,15 +32,15 @@ LAYOUT = VoteLayout(items=3, cap=4, pairing="voters")
 def one_sided(better: int, worse: int, votes: int = 1000) -> ItemVotes:
     """The votes of one voter, all of them for one item against another."""
     return ItemVotes(
-        torch.tensor([0, votes]),
-        np.arange(votes + 1),
-        np.full(votes, better, dtype=np.int32),
-        np.full(votes, worse, dtype=np.int32),
-        np.ones(votes, dtype=np.float32),
-        np.zeros(votes, dtype=bool),
-        np.zeros(votes, dtype=np.int32),
-        LAYOUT.items,
-        LAYOUT.boards,
+        start_U=torch.tensor([0, votes]),
+        start_J=np.arange(votes + 1),
+        better_R=np.full(votes, better, dtype=np.int32),
+        worse_R=np.full(votes, worse, dtype=np.int32),
+        weight_R=np.ones(votes, dtype=np.float32),
+        tied_R=np.zeros(votes, dtype=bool),
+        board_J=np.zeros(votes, dtype=np.int32),
+        items=LAYOUT.items,
+        boards=LAYOUT.boards,
     )
 
 

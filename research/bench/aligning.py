@@ -120,11 +120,11 @@ def _ours(
             clock.reward,
             steps,
             sampling,
-            seed,
-            Path(folder),
-            lambda _: False,
-            steps.steps + 1,
-            clock.step_ended,
+            seed=seed,
+            folder=Path(folder),
+            on_step=lambda _: False,
+            every=steps.steps + 1,
+            progress=clock.step_ended,
         )
     return clock.last
 
@@ -164,7 +164,9 @@ def _plain(
         trainer = RLOOTrainer(
             model=network,
             reward_funcs=reward,
-            args=RLOOConfig(**configuration(base, steps, sampling, seed, Path(folder), together)),
+            args=RLOOConfig(
+                **configuration(base, steps, sampling, seed, folder=Path(folder), together=together)
+            ),
             train_dataset=Dataset.from_dict({"prompt": rows}),
             processing_class=base.tokenizer,
             callbacks=[AfterSteps()],

@@ -100,7 +100,7 @@ def _grid(setting: Setting, config: RunConfig, clocks: "_Clocks") -> Iterator[Gr
         workers = Workers()
         nodes = workers_of(ray, workers)
         grid = told(RayGrid, clocks.messages_are_out)
-        yield grid(ray, client_app, judgements, nodes, run_config, workers)
+        yield grid(ray, client_app, judgements, nodes, run_config, workers=workers)
 
 
 def limit(examples: PairExamples, users: int, clip: float) -> Callable[[], torch.Tensor]:

@@ -189,12 +189,12 @@ FILTERED_MEAN = Theorem(
     Unit.NEIGHBOURHOODS,
     Participation.POISSON,
     Mechanism.GAUSSIAN,
-    TestedGaussian.kind,
-    ALL,
-    "Users are weighted by how many others are close to them. If a test of the total weight "
+    event=TestedGaussian.kind,
+    adjacencies=ALL,
+    says="Users are weighted by how many others are close to them. If a test of the total weight "
     "passes, one user moves the weighted mean by at most a bounded distance.",
-    "the derivation in `research/strategies/filtered_mean.py`",
-    "aup-corrected",
+    source="the derivation in `research/strategies/filtered_mean.py`",
+    audit="aup-corrected",
 )
 
 

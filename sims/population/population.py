@@ -54,7 +54,7 @@ _PUBLIC_STREAM, _PROMPT_STREAM = len(SPLITS), len(SPLITS) + 1
 Weights = tuple[float, float, float]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """One judgement with its truth; margins are rewards of `chosen` minus rewards of `rejected`."""
 
@@ -90,7 +90,7 @@ class Attainable:
     judgements: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Population:
     """Parameters of a population; equal parameters give equal rows, byte for byte.
 

@@ -13,7 +13,7 @@ Anything else has no truth here, and why is told: to be counted, never to be gue
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cache
 from itertools import product
 
@@ -58,6 +58,7 @@ class _Claim:
     topic: str
     daring: bool
     phrase: str
+    _: KW_ONLY
     technical: bool = False
     strength: float = 0.0
 
@@ -134,7 +135,7 @@ def _reasons() -> dict[str, _Claim]:
                 yield topic.name, daring, True, side.technical_reasons
 
     claims = [
-        _Claim("reason", name, daring, _spelt(text), technical)
+        _Claim("reason", name, daring, _spelt(text), technical=technical)
         for name, daring, technical, texts in given()
         for text in texts
     ]

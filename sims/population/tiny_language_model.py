@@ -28,7 +28,7 @@ KINDS = ("gpt2", "llama")
 """Learnt places of words and plain layers, or rotated places, RMS norms and gated layers."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TinyBase:
     """Shape and training of the model.
 

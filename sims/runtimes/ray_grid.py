@@ -62,6 +62,7 @@ class RayGrid(InProcessGrid):
         judgements: Data,
         nodes: int,
         run_config: Mapping[str, Scalar],
+        *,
         workers: Workers,
     ) -> None:
         super().__init__()
@@ -89,7 +90,16 @@ class RayGrid(InProcessGrid):
             # Written down, because Ray prints an error about workers that may start again and begin
             # with references, which might have gone away by then.
             written = ray.cloudpickle.dumps(part)
-            worker = actor.remote(client_app, written, first, users, mine, nodes, settings, workers)
+            worker = actor.remote(
+                client_app,
+                part=written,
+                first=first,
+                users=users,
+                mine=mine,
+                nodes=nodes,
+                run_config=settings,
+                workers=workers,
+            )
             self._workers.update((node, worker) for node in mine)
         # Here, so that what is wrong with a cluster shows before the first question, and once: of
         # what it tries again Ray prints tracebacks.
@@ -173,6 +183,7 @@ class _Worker:
     def __init__(
         self,
         client_app: ClientApp,
+        *,
         part: bytes,
         first: int,
         users: int,
@@ -238,7 +249,7 @@ def run_ray(
         users = len(judgements.user_ids)
         workers = with_gpus(ray, workers, bool(run_config.get("base")))
         nodes = nodes or min(users, workers_of(ray, workers))
-        grid = RayGrid(ray, client_app, judgements, nodes, run_config, workers)
+        grid = RayGrid(ray, client_app, judgements, nodes, run_config, workers=workers)
         # The workers have them now.
         del judgements
         store.load.cache_clear()

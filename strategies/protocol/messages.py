@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -109,6 +109,7 @@ class RegistryEntry:
     counts_U: np.ndarray | None
     randomized: bool = False
     places: int = 0
+    _: KW_ONLY
     usable: int | None = None
 
 
@@ -126,6 +127,7 @@ def registry_request(
     salt: bytes,
     counts: bool,
     features: str,
+    *,
     model: str = "btl",
     schema: Schema = PAIRS,
     group_size: int = 0,
@@ -174,7 +176,7 @@ def read_registry(content: RecordDict) -> RegistryEntry:
         if not (fits and all(type(place) is int for place in places)):
             raise ValueError("the registry answer has the wrong shape")
         randomized = about.get("randomized", False) is True
-        return RegistryEntry(places[0], keys_U, counts_U, randomized, places[1], usable)  # type: ignore[arg-type]
+        return RegistryEntry(places[0], keys_U, counts_U, randomized, places[1], usable=usable)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,7 +43,7 @@ def wait_for_nodes(grid: Grid, least: int, timeout: float) -> None:
         time.sleep(0.5)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Registry:
     """All users of a run, in order.
 
@@ -110,7 +110,14 @@ class Registry:
         """
         salt = source.key("registry salt")
         request = messages.registry_request(
-            salt, counts, features, model, schema, group_size, batch_users, trains
+            salt,
+            counts,
+            features,
+            model=model,
+            schema=schema,
+            group_size=group_size,
+            batch_users=batch_users,
+            trains=trains,
         )
         keys = {} if registration is None else keys_of(grid)
         node_ids = list(grid.get_node_ids()) if registration is None else list(keys)
@@ -202,7 +209,15 @@ class Registry:
         parts = [entries[node].counts_U for node in nodes]
         known = [part for part in parts if part is not None]
         counts_N = np.concatenate(known) if len(known) == len(parts) else None
-        return cls(tuple(nodes), np.cumsum([0, *sizes]), keys_N, counts_N, barred_N, entries, salt)
+        return cls(
+            nodes=tuple(nodes),
+            start=np.cumsum([0, *sizes]),
+            keys_N=keys_N,
+            counts_N=counts_N,
+            barred_N=barred_N,
+            entries=entries,
+            salt=salt,
+        )
 
     def __len__(self) -> int:
         return len(self.keys_N)

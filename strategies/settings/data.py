@@ -8,7 +8,7 @@ from murmuration.preference.data.schema import KINDS, LABELS, Schema
 from murmuration.strategies.settings.declaration import DATA, declared, setting
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DataConfig:
     """Settings of a run's data and their declaration."""
 

@@ -30,7 +30,7 @@ OF_STRATEGY = "Only for"
 ENTRY_POINTS = "murmuration.strategies"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class About:
     """Facts of a setting beside its name, type and default.
 
@@ -75,7 +75,7 @@ class About:
 
 def setting(default: Value, help_: str, **about: Any) -> Value:
     """A field of a dataclass of settings; keywords are the attributes of ``About``."""
-    return field(default=default, metadata={"about": About(help_, **about)})
+    return field(default=default, metadata={"about": About(help=help_, **about)})
 
 
 def declared(settings: type) -> "tuple[Field[Any], ...]":

@@ -26,7 +26,7 @@ from murmuration.strategies.settings.declaration import (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """Settings of what is trained, and on which base or features."""
 

@@ -10,7 +10,7 @@ from murmuration.strategies.settings.declaration import PROMISE, not_negative, p
 NOISES = ("discrete", "gaussian", "distributed")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PrivacyConfig:
     """Settings of what a run promises, and to whom."""
 

@@ -10,7 +10,7 @@ from murmuration.strategies.settings.declaration import (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RuntimeConfig:
     """Settings of a run's output, and of waiting for its nodes."""
 

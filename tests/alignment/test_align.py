@@ -152,9 +152,9 @@ def test_held_out_prompts_are_not_trained_on(asked, tmp_path, monkeypatch):
     seen = []
     honest = module.train_policy
 
-    def train_policy(base, prompts, *rest):
+    def train_policy(base, prompts, *rest, **named):
         seen.extend(prompts)
-        honest(base, prompts, *rest)
+        honest(base, prompts, *rest, **named)
 
     monkeypatch.setattr(module, "train_policy", train_policy)
     of_all = Steps(steps=16, batch=8, answers=4, rate=0.02, beta=0.0)

@@ -130,10 +130,31 @@ def test_worse_is_beyond_chance(policy):
 
 
 def test_a_reference_that_nobody_can_read_is_refused():
-    some = Evaluation(0, 0.0, 0.0, 0.0, -3.0, 0.1, 0.4, 10.0)
+    some = Evaluation(
+        step=0,
+        proxy=0.0,
+        kl=0.0,
+        kl_error=0.0,
+        truth=-3.0,
+        truth_error=0.1,
+        unreadable=0.4,
+        words=10.0,
+    )
     check_readable(some, "base")
     with pytest.raises(InputError, match="60% of its answers cannot be read"):
-        check_readable(Evaluation(0, 0.0, 0.0, 0.0, -3.0, 0.1, 0.6, 10.0), "base")
+        check_readable(
+            Evaluation(
+                step=0,
+                proxy=0.0,
+                kl=0.0,
+                kl_error=0.0,
+                truth=-3.0,
+                truth_error=0.1,
+                unreadable=0.6,
+                words=10.0,
+            ),
+            "base",
+        )
 
 
 def test_a_truth_is_the_population_or_a_reward():

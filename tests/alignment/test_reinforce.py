@@ -36,7 +36,9 @@ def saves(prompts, responses):
 
 def run(base, folder, reward=saves, on_step=lambda _: False, every=100, **steps):
     how = Steps(**{"steps": 2, "batch": 8, "answers": 4, "rate": 0.02, "beta": 0.01, **steps})
-    train_policy(base, PROMPTS, reward, how, SAMPLING, 0, folder, on_step, every)
+    train_policy(
+        base, PROMPTS, reward, how, SAMPLING, seed=0, folder=folder, on_step=on_step, every=every
+    )
     return base
 
 
@@ -301,7 +303,18 @@ def test_where_vllm_is_not_there_it_is_named(language_model, tmp_path, vllm):
 def test_every_step_is_told(language_model, tmp_path):
     done, base = [], policy(language_model)
     how = Steps(steps=3, batch=8, answers=4)
-    train_policy(base, PROMPTS, saves, how, SAMPLING, 0, tmp_path, lambda _: False, 2, done.append)
+    train_policy(
+        base,
+        PROMPTS,
+        saves,
+        how,
+        SAMPLING,
+        seed=0,
+        folder=tmp_path,
+        on_step=lambda _: False,
+        every=2,
+        progress=done.append,
+    )
     assert done == [1, 2, 3]
 
 

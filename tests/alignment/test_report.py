@@ -27,7 +27,17 @@ RESULT = {
 
 def made(epsilon, delta=1e-5, adjacency="add-remove"):
     terms = RunTerms(caveats=frozenset({"users computed together"}))
-    return Promise((ReleasedRun(terms, Adjacency(adjacency), delta, epsilon, Head(1, "a" * 64)),))
+    return Promise(
+        (
+            ReleasedRun(
+                terms=terms,
+                adjacency=Adjacency(adjacency),
+                delta=delta,
+                epsilon=epsilon,
+                head=Head(1, "a" * 64),
+            ),
+        )
+    )
 
 
 ONCE = made(3.0)

@@ -40,7 +40,9 @@ def likelihood(base):
 def test_answers_and_their_ends_become_likelier(base, tmp_path):
     before, told = likelihood(base), []
     how = Supervised("x", epochs=30, batch=2, rate=0.3)
-    theta_D, loss = supervise(base, ROWS, how, 0, tmp_path / "state", lambda *at: told.append(at))
+    theta_D, loss = supervise(
+        base, ROWS, how, 0, tmp_path / "state", progress=lambda *at: told.append(at)
+    )
     after = likelihood(base)
     assert after < before / 3
     assert loss == pytest.approx(after, rel=0.5)
@@ -97,9 +99,11 @@ def test_killed_after_a_pass_it_comes_to_the_same(base, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        supervise(base, ROWS, how, 1, tmp_path / "parts", killed)
+        supervise(base, ROWS, how, 1, tmp_path / "parts", progress=killed)
     told = []
-    parts, again = supervise(base, ROWS, how, 1, tmp_path / "parts", lambda *at: told.append(at[0]))
+    parts, again = supervise(
+        base, ROWS, how, 1, tmp_path / "parts", progress=lambda *at: told.append(at[0])
+    )
     assert told == [5, 6, 7, 8]
     np.testing.assert_allclose(parts, whole, atol=1e-5)
     assert again == pytest.approx(loss)

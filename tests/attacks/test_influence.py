@@ -52,7 +52,11 @@ class Liar:
             salt = content.config_records["registry"]["salt"]
             keys_U = np.array([user_key(one, salt) for one in self.ids], dtype=np.uint64)
             entry = RegistryEntry(
-                0 if self.places else -1, keys_U, None, self.randomized, self.places
+                0 if self.places else -1,
+                keys_U,
+                None,
+                randomized=self.randomized,
+                places=self.places,
             )
             return messages.registry_reply(entry)
         users = len(messages.UserSelection.of(content))

@@ -140,6 +140,8 @@ def test_pages_of_win_rates(tmp_path, visited):
     for evil in (texts[0], texts[1], texts[6]):
         sides = [winrates.Side(evil, [[text] for text in texts])]
         against = winrates.Side("runs/o/model", [["o"] for _ in texts])
-        request = winrates.ComparisonRequest([evil], against.model, texts, evil)
+        request = winrates.ComparisonRequest(
+            models=[evil], against=against.model, prompts=texts, source=evil
+        )
         compared = winrates.compare(request, sides, against, HostileJudge(evil))
         assert not owned(winrate_page(compared), tmp_path, paths), paths

@@ -13,7 +13,10 @@ def test_what_is_not_given_is_as_by_default():
     nothing = dict.fromkeys(ROWS)
     assert declared_rows(nothing) == ("", Schema())
     of_three = {"kind": "top-1", "responses": 3, "max_judgements": 7, "labels": "randomized"}
-    assert declared_rows(nothing | of_three) == ("", Schema("top-1", 3, "randomized", 7))
+    assert declared_rows(nothing | of_three) == (
+        "",
+        Schema("top-1", 3, labels="randomized", max_judgements=7),
+    )
     named = {"columns": "chosen=a", "user_column": "who", "one_user_per_row": True}
     assert declared_rows(named) == ("chosen=a,user_id=who", Schema(one_user_per_row=True))
     assert declared_rows({"format": "arena"}) == ("", Schema(format="arena"))

@@ -103,7 +103,7 @@ def test_the_best_of_several(privatize, places, write_rows):
     assert all(row["responses"] == ["a", "b", "c"] for row in told.values())
     assert [told[f"p{n}"]["best"] for n in range(3)] == [1, 0, 2]
     assert told["p3"]["best"] in (1, 2)
-    schema = Schema("top-1", 3, "randomized")
+    schema = Schema("top-1", 3, labels="randomized")
     found = load_judgements(str(places["out"]), schema=schema)
     assert len(found) == 4
     assert found.randomized

@@ -30,7 +30,9 @@ def answer(kind, content, host):
 @pytest.fixture
 def host(make_rows):
     store = UserStore(Judgements.from_rows(make_rows([3, 2])), place=4)
-    return Host(lambda: store, lambda: LabelState(None), Randomness(1), {})
+    return Host(
+        store=lambda: store, labels=lambda: LabelState(None), source=Randomness(1), terms={}
+    )
 
 
 def work(theta_D, strategy="uls", **more):
@@ -57,7 +59,9 @@ def test_users_are_the_same_here_as_in_the_run(make_rows, rows):
     other."""
     declared = Schema(one_user_per_row=rows)
     store = UserStore(Judgements.from_rows(make_rows([3, 2]), schema=declared), place=4)
-    host = Host(lambda: store, lambda: LabelState(None), Randomness(1), {})
+    host = Host(
+        store=lambda: store, labels=lambda: LabelState(None), source=Randomness(1), terms={}
+    )
 
     def hosted(asked):
         request = messages.registry_request(b"s" * 16, False, FEATURES, schema=asked)
@@ -82,7 +86,7 @@ def test_who_masks_sums_tells_no_bare_accuracies(host):
 
 def test_terms_of_the_owner_count(host):
     terms = {"data": "x", "label-epsilon": 1.0}
-    told = Host(host.store, host.labels, host.source, terms)
+    told = Host(store=host.store, labels=host.labels, source=host.source, terms=terms)
     for kind in ("train", "evaluate"):
         with pytest.raises(InputError, match="randomized only"):
             answer(kind, work(np.zeros(33)), told)
@@ -90,7 +94,9 @@ def test_terms_of_the_owner_count(host):
 
 def test_texts_are_not_told_as_what_was_shown_or_judged(host):
     texts = UserTexts(("a", "b"), np.array([0, 1, 2]), ["mine", "also mine"])
-    writers = Host(lambda: UserStore(texts, 0), host.labels, host.source, {})
+    writers = Host(
+        store=lambda: UserStore(texts, 0), labels=host.labels, source=host.source, terms={}
+    )
     promise = LabelPromise(1.0)
     for kind, content in (
         ("query.items", public_items.request(asked([0]))),

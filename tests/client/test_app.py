@@ -86,8 +86,8 @@ def test_registry_notices_features_that_cannot_be_computed(ask):
 
 def test_registry_notices_a_model_that_does_not_suit(ask):
     with pytest.raises(ValueError, match="--model must be one of"):
-        ask(messages.registry_request(b"salt", False, FEATURES, "elo"), "query.registry")
-    ask(messages.registry_request(b"salt", False, FEATURES, "thurstone"), "query.registry")
+        ask(messages.registry_request(b"salt", False, FEATURES, model="elo"), "query.registry")
+    ask(messages.registry_request(b"salt", False, FEATURES, model="thurstone"), "query.registry")
 
 
 def test_train_answers_with_the_node_halfs_sum_and_nothing_else(ask, store):

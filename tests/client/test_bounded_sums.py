@@ -33,7 +33,15 @@ def bounded_of(half, rows, users=(0, 1, 2), longest=CLIP):
     work = TrainRequest({"theta": np.linspace(-1, 1, D, dtype=np.float32)}, PARAMETERS, users_S)
     steps = half.steps(lambda name, missing: PARAMETERS.get(name, missing))
     keys_S, source = store.keys_U[users_S], Randomness(5)
-    return BoundedSums(half, store.examples(FEATURES), work, keys_S, source, steps, longest)
+    return BoundedSums(
+        half=half,
+        examples=store.examples(FEATURES),
+        work=work,
+        keys_S=keys_S,
+        source=source,
+        steps=steps,
+        longest=longest,
+    )
 
 
 @pytest.mark.parametrize("name", OF_PAIRS)

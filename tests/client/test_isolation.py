@@ -120,7 +120,7 @@ def seen(path, kind):
     schema = SCHEMAS[kind]
     store, host = hosted(path, schema)
     model = "btl" if kind in ("pairs", "randomized") else "plackett-luce"
-    request = messages.registry_request(b"salt", True, FEATURES, model, schema)
+    request = messages.registry_request(b"salt", True, FEATURES, model=model, schema=schema)
     entry = messages.read_registry(registry(request, host))
     ids = store.judgements.user_ids
     assert entry.keys_U.tolist() == [user_key(user, b"salt") for user in ids]

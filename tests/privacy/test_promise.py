@@ -39,7 +39,14 @@ def made(epsilon=1.0, population="", disjoint_from=(), caveats=(), run=None, adj
         caveats=frozenset(caveats), trust=Trust.SERVER, **more,
     )  # fmt: skip
     head = Head(1, f"{abs(hash((run, epsilon))):064x}"[-64:])
-    return ReleasedRun(terms, adjacency, 1e-5, epsilon, head, (Head(0, "0" * 64), head))
+    return ReleasedRun(
+        terms=terms,
+        adjacency=adjacency,
+        delta=1e-5,
+        epsilon=epsilon,
+        head=head,
+        heads=(Head(0, "0" * 64), head),
+    )
 
 
 def history(run, words):
@@ -49,7 +56,14 @@ def history(run, words):
         text = f"{run}{words[:place]}"
         heads.append(Head(place, f"{abs(hash(text)):064x}"[-64:]))
     terms = RunTerms(run, caveats=frozenset())
-    return ReleasedRun(terms, ADD, 1e-5, float(len(words)), heads[-1], tuple(heads))
+    return ReleasedRun(
+        terms=terms,
+        adjacency=ADD,
+        delta=1e-5,
+        epsilon=float(len(words)),
+        head=heads[-1],
+        heads=tuple(heads),
+    )
 
 
 def figures(*runs):

@@ -19,7 +19,13 @@ from murmuration.reporting.promise import (
 def made(epsilon=3.0, delta=1e-5, adjacency="add-remove", number=1, **terms):
     given = {"caveats": frozenset(), "trust": Trust.SERVER, **terms}
     head = Head(number, f"{number:064x}")
-    return ReleasedRun(RunTerms(**given), Adjacency(adjacency), delta, epsilon, head)
+    return ReleasedRun(
+        terms=RunTerms(**given),
+        adjacency=Adjacency(adjacency),
+        delta=delta,
+        epsilon=epsilon,
+        head=head,
+    )
 
 
 def test_of_a_run():

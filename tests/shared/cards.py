@@ -107,5 +107,11 @@ def model_card(result):
     caveats = frozenset({"simulation, seed known"} if result["seeded"] else ())
     terms = RunTerms(unit=unit, trust=Trust.SERVER, caveats=caveats)
     adjacency = Adjacency(result["adjacency"])
-    run = ReleasedRun(terms, adjacency, result["delta"], result["epsilon"], NO_LINES)
+    run = ReleasedRun(
+        terms=terms,
+        adjacency=adjacency,
+        delta=result["delta"],
+        epsilon=result["epsilon"],
+        head=NO_LINES,
+    )
     return written.model_card(result, details(Promise((run,))))

@@ -21,15 +21,15 @@ def made_up_votes(
     pairs = ordered * (ordered - 1) // 2 if kind == "ranking" else ordered - 1
     first_P, second_P = np.triu_indices(ordered, 1)
     return ItemVotes(
-        torch.from_numpy(np.arange(0, ballots + 1, each, dtype=np.int64)),
-        np.arange(0, ballots * pairs + 1, pairs),
-        np.tile(first_P[:pairs].astype(np.int32), ballots),
-        np.tile(second_P[:pairs].astype(np.int32), ballots),
-        np.full(ballots * pairs, ballot_weight(kind, ordered), dtype=np.float32),
-        np.zeros(ballots * pairs, dtype=bool),
-        np.zeros(ballots, dtype=np.int32),
-        items,
-        boards,
-        kind,
-        responses - 1,
+        start_U=torch.from_numpy(np.arange(0, ballots + 1, each, dtype=np.int64)),
+        start_J=np.arange(0, ballots * pairs + 1, pairs),
+        better_R=np.tile(first_P[:pairs].astype(np.int32), ballots),
+        worse_R=np.tile(second_P[:pairs].astype(np.int32), ballots),
+        weight_R=np.full(ballots * pairs, ballot_weight(kind, ordered), dtype=np.float32),
+        tied_R=np.zeros(ballots * pairs, dtype=bool),
+        board_J=np.zeros(ballots, dtype=np.int32),
+        items=items,
+        boards=boards,
+        kind=kind,
+        width=responses - 1,
     )

@@ -52,11 +52,11 @@ LAPLACE = Theorem(
     Unit.VECTOR,
     Participation.POISSON,
     Mechanism.LAPLACE,
-    SampledPure.kind,
-    frozenset(Adjacency),
-    "Laplace noise of scale Δ/ε on each coordinate, Δ being how far one user moves the sum in ℓ1, "
-    "is (ε, 0)-private; sampled with probability q it is log(1 + q(e^ε − 1)).",
-    "Dwork, McSherry, Nissim and Smith 2006; Balle, Barthe and Gaboardi 2018",
+    event=SampledPure.kind,
+    adjacencies=frozenset(Adjacency),
+    says="Laplace noise of scale Δ/ε on each coordinate, Δ being how far one user moves the sum in "
+    "ℓ1, is (ε, 0)-private; sampled with probability q it is log(1 + q(e^ε − 1)).",
+    source="Dwork, McSherry, Nissim and Smith 2006; Balle, Barthe and Gaboardi 2018",
 )
 
 

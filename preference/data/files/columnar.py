@@ -32,7 +32,7 @@ _ENDS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FileBudget:
     """Limits on the size of a file while it is read, by its size on disk: compressed kilobytes can
     expand to terabytes.

@@ -11,7 +11,7 @@ alone. So a format says, by the type of its ``reads``, what it needs to read a u
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -107,6 +107,7 @@ class Format:
     """
 
     name: str
+    _: KW_ONLY
     forms: tuple[tuple[str, ...], ...]
     reads: OwnRows | SharedRecords | PublicTexts | WholeSource
     also: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ A description holds no weights. It travels to nodes, and is checked where it is 
 looks at what is at its path. What computes with it is in `preference.language.base.network`.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from typing import Any
 
 from murmuration.preference.base_names import resolve_base
@@ -76,6 +76,7 @@ class BaseSettings:
     path: str
     train: str = "lora"
     rank: int = 16
+    _: KW_ONLY
     alpha: int = 0
     targets: str = ""
     max_tokens: int = 256

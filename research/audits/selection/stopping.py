@@ -86,14 +86,14 @@ TARGETS = {
     "random-stopping": Target(
         "the best of a geometric number of candidates",
         audit_stopping,
-        COMES_OR_GOES,
+        adjacencies=COMES_OR_GOES,
         trials=20_000,
         epsilon=3.0,
     ),
     "random-stopping:logarithmic": Target(
         "the best of a logarithmic number of candidates",
         partial(audit_stopping, eta=0.0),
-        COMES_OR_GOES,
+        adjacencies=COMES_OR_GOES,
         trials=20_000,
         epsilon=3.0,
     ),

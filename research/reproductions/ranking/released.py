@@ -38,15 +38,15 @@ def item_votes(
     voters = int(votes.voter_V.max()) + 1 if size else 0
     counts_U = np.bincount(votes.voter_V, minlength=voters)
     return ItemVotes(
-        torch.from_numpy(np.concatenate(([0], np.cumsum(counts_U)))),
-        np.arange(size + 1),
-        np.where(first_better_V, votes.first_V, votes.second_V).astype(np.int32),
-        np.where(first_better_V, votes.second_V, votes.first_V).astype(np.int32),
-        np.ones(size, dtype=np.float32),
-        votes.outcome_V == 0,
-        np.zeros(size, dtype=np.int32) if board_V is None else board_V.astype(np.int32),
-        items,
-        boards,
+        start_U=torch.from_numpy(np.concatenate(([0], np.cumsum(counts_U)))),
+        start_J=np.arange(size + 1),
+        better_R=np.where(first_better_V, votes.first_V, votes.second_V).astype(np.int32),
+        worse_R=np.where(first_better_V, votes.second_V, votes.first_V).astype(np.int32),
+        weight_R=np.ones(size, dtype=np.float32),
+        tied_R=votes.outcome_V == 0,
+        board_J=np.zeros(size, dtype=np.int32) if board_V is None else board_V.astype(np.int32),
+        items=items,
+        boards=boards,
     )
 
 

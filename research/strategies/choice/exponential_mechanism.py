@@ -63,12 +63,12 @@ CHOICE = Theorem(
     Unit.LOSSES,
     Participation.ONCE,
     Mechanism.EXPONENTIAL,
-    PureDp.kind,
-    ALL,
-    "Drawing a policy with probability proportional to e^(−εL/Δ), where L is the sum of users' "
-    "bounded losses, is (ε, 0)-DP.",
-    "Zhou et al. 2025, Algorithm 2; McSherry and Talwar 2007",
-    "exponential-mechanism",
+    event=PureDp.kind,
+    adjacencies=ALL,
+    says="Drawing a policy with probability proportional to e^(−εL/Δ), where L is the sum of "
+    "users' bounded losses, is (ε, 0)-DP.",
+    source="Zhou et al. 2025, Algorithm 2; McSherry and Talwar 2007",
+    audit="exponential-mechanism",
 )
 
 

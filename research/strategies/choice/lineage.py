@@ -105,7 +105,9 @@ def _check_added(name: str, lineage: Promise, config: Settings) -> None:
     disjoint = {run.terms.run for run in lineage.runs} if config.disjoint else set()
     terms = RunTerms(population=config.population, disjoint_from=frozenset(disjoint - {""}))
     adjacency = Adjacency(config.adjacency)
-    this = ReleasedRun(terms, adjacency, config.delta, config.epsilon, NO_LINES)
+    this = ReleasedRun(
+        terms=terms, adjacency=adjacency, delta=config.delta, epsilon=config.epsilon, head=NO_LINES
+    )
     for row in (lineage | Promise((this,))).composed:
         theirs = not (config.population and row.populations)
         if (theirs or config.population in row.populations) and row.runs > 1 and row.why:

@@ -67,7 +67,9 @@ def compared(answers, prompts=None, judge=None, models=("m",), **more):
     prompts = prompts or [f"p{k} <b>" for k in range(len(answers))]
     sides = [Side(model, [[answer] for answer in answers], **more) for model in models]
     other = Side("runs/o/model", [["o"] for _ in answers])
-    asked = ComparisonRequest([*models], other.model, prompts, "here <b>")
+    asked = ComparisonRequest(
+        models=[*models], against=other.model, prompts=prompts, source="here <b>"
+    )
     return compare(asked, sides, other, judge or ByLength())
 
 

@@ -162,7 +162,7 @@ def test_whom_they_host_what_they_show_and_what_they_would_refuse(pairs):
     for counts, size, model in itertools.product(
         (False, True), (0, 1, 2**31, -1), ("btl", "plackett-luce", "elo")
     ):
-        content = messages.registry_request(b"s", counts, FEATURES, model, group_size=size)
+        content = messages.registry_request(b"s", counts, FEATURES, model=model, group_size=size)
         seen = [shown(agent, "query.registry", content) for agent in (one, other)]
         assert seen[0] == seen[1]
     for users in ((0, 1, 2), (1,), (7,), ()):

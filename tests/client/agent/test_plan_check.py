@@ -247,7 +247,7 @@ def test_a_node_without_an_agent_answers_by_its_owners_terms(terms, parties, rul
     def nothing():
         raise AssertionError("nobody's judgements are looked at")
 
-    host = Host(nothing, nothing, Randomness(None), terms)
+    host = Host(store=nothing, labels=nothing, source=Randomness(None), terms=terms)
     reply = answers.ANSWERS[plan_query.QUERY](shown(parties=parties), host)
     assert plan_query.read_reply(reply) == rule
 
@@ -257,7 +257,9 @@ def test_noise_that_a_node_cannot_draw(agent, monkeypatch):
     noise = messages.noise_parameters(NodeNoise(3, {"sum": NoisySum(0.6, 1e-6, 0.1)}))
     plan = StatedPlan.of("run1", Adjacency.ZERO_OUT, 1e-6, 20, {event: 20})
     content = shown(parties=4, plan=plan, **noise)
-    bare = Host(lambda: None, lambda: None, Randomness(None), {"data": "x"})
+    bare = Host(
+        store=lambda: None, labels=lambda: None, source=Randomness(None), terms={"data": "x"}
+    )
     for there, rule in ((True, ""), (False, "opendp")):
         monkeypatch.setattr(discrete_gaussian, "installed", lambda there=there: there)
         assert said(agent(), content) == rule

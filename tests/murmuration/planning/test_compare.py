@@ -51,7 +51,7 @@ def test_a_row_is_mean_and_deviation_over_seeds():
 
 def test_every_strategy_at_every_epsilon_and_once_without_privacy(base, tmp_path):
     heard = []
-    cells = compare(base, ["uls", "nonprivate"], [0.5, 2.0], 2, tmp_path, heard.append)
+    cells = compare(base, ["uls", "nonprivate"], [0.5, 2.0], 2, tmp_path, on_run=heard.append)
     assert [(c.strategy, c.epsilon, len(c.results)) for c in cells] == [
         ("uls", 0.5, 2),
         ("uls", 2.0, 2),

@@ -269,7 +269,7 @@ def test_no_cell_stops_the_loading(column):
 
 
 def test_flips_up_to_chance_among_more_responses():
-    schema = Schema("top-1", 3, "randomized")
+    schema = Schema("top-1", 3, labels="randomized")
     judgements = Judgements.from_rows([best_of(best=0, flip_probability=0.6)], schema=schema)
     assert judgements.flip_R.tolist() == [0.6]
     with pytest.raises(InputError, match=r"below 0\.667"):

@@ -312,9 +312,9 @@ def test_local_steps_are_added_up_where_they_lead(made, rate):
     """The second step touches other words than the first only if its batch does: all are told."""
     examples, clip, local = made(batch_tokens=30), UserClip(0.02), LocalSteps(3, rate)
     every_N = torch.arange(len(examples.text_JK))
-    given = (examples.base.random_theta(), every_N, examples.counts_U, clip.clip_sum, BTL, local)
-    found_D = examples.sum_over_users(*given, add=clip.add_to)
-    assert torch.equal(found_D, examples.sum_over_users(*given))
+    given = (examples.base.random_theta(), every_N, examples.counts_U, clip.clip_sum, BTL)
+    found_D = examples.sum_over_users(*given, local=local, add=clip.add_to)
+    assert torch.equal(found_D, examples.sum_over_users(*given, local=local))
     assert found_D.any()
 
 

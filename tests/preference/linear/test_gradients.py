@@ -139,7 +139,12 @@ def test_a_sum_over_users_has_the_same_bits_on_any_number_of_cores(make_examples
     def total(cores):
         torch.set_num_threads(cores)
         return sum_over_users(
-            examples, theta_D, rows_K, taken_S, UserClip(0.1).clip_sum, preference_model("btl")
+            examples,
+            theta_D,
+            rows_K,
+            taken_S,
+            UserClip(0.1).clip_sum,
+            model=preference_model("btl"),
         )
 
     before = torch.get_num_threads()

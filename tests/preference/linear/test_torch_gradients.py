@@ -20,7 +20,7 @@ def test_equal_to_the_compiled_kernel(name, kind, width, local):
     examples = PairExamples(x_RD, y_R, torch.tensor([0, 10, 30]), width=width, kind=kind)
     theta_D = torch.linspace(-0.5, 0.5, 21)
     taken_N, ends_B = torch.tensor([4, 5, 6, 0, 22, 23]), np.array([3, 3, 4, 6])
-    updates = local_updates_alone(examples, taken_N, ends_B, theta_D, model, local)
+    updates = local_updates_alone(examples, taken_N, ends_B, theta_D, model=model, local=local)
     wanted = run(x_RD, y_R, width, taken_N.numpy(), ends_B, theta_D, model, local.steps, local.rate)
     torch.testing.assert_close(updates, wanted, rtol=1e-5, atol=1e-6)
 
@@ -31,6 +31,8 @@ def test_a_link_of_ones_own_needs_no_compiled_form():
     x_RD, y_R = judgements("pairs", 1, 10, 5, seed=2)
     examples = PairExamples(x_RD, y_R, torch.tensor([0, 10]))
     taken_N, ends_B = torch.arange(10), np.array([4, 10])
-    updates = local_updates_alone(examples, taken_N, ends_B, torch.ones(5), own, LocalSteps(1, 1.0))
+    updates = local_updates_alone(
+        examples, taken_N, ends_B, torch.ones(5), model=own, local=LocalSteps(1, 1.0)
+    )
     wanted = run(x_RD, y_R, 1, range(10), [4, 10], torch.ones(5), shipped)
     torch.testing.assert_close(updates, wanted, rtol=1e-5, atol=1e-6)

@@ -64,8 +64,8 @@ def test_losing_a_worker_mid_round_loses_no_user_and_no_round(ray, config, quick
     class Rough(RayGrid):
         """Kills the first worker's process after the messages of the third round are out."""
 
-        def __init__(self, *arguments):
-            super().__init__(*arguments)
+        def __init__(self, *arguments, **workers):
+            super().__init__(*arguments, **workers)
             self.first = ray.get(self._workers[1].process.remote())
 
         def push_messages(self, messages):
@@ -79,7 +79,7 @@ def test_losing_a_worker_mid_round_loses_no_user_and_no_round(ray, config, quick
 
     for grid, chosen in ((RayGrid, quiet), (Rough, rough)):
         run_training(
-            chosen, grid(ray, client_app, judgements, 4, chosen.to_run_config(), Workers(2))
+            chosen, grid(ray, client_app, judgements, 4, chosen.to_run_config(), workers=Workers(2))
         )
     assert len(killed) == 1
     np.testing.assert_array_equal(theta(rough), theta(quiet))
@@ -92,7 +92,7 @@ def test_losing_a_worker_mid_round_loses_no_user_and_no_round(ray, config, quick
 def test_what_a_node_raises_is_an_error_reply(ray, config):
     chosen = named(config, "r")
     judgements = load(chosen.data, "", "refuse")
-    grid = RayGrid(ray, client_app, judgements, 2, chosen.to_run_config(), Workers(2))
+    grid = RayGrid(ray, client_app, judgements, 2, chosen.to_run_config(), workers=Workers(2))
     content = RecordDict({"parameters": ConfigRecord({"strategy": "no such"})})
     outgoing = [messages.outgoing(content, "train", node) for node in grid.get_node_ids()]
     replies = list(exchange(grid, outgoing, 60.0))
@@ -114,8 +114,8 @@ def test_a_cluster_that_others_use_is_waited_for_with_a_word(ray, config, monkey
 
     other = Other.remote()
     assert ray.get(other.there.remote())
-    arguments = (ray, client_app, judgements, 2, chosen.to_run_config(), Workers(2))
-    waiting = threading.Thread(target=RayGrid, args=arguments)
+    arguments = (ray, client_app, judgements, 2, chosen.to_run_config())
+    waiting = threading.Thread(target=RayGrid, args=arguments, kwargs={"workers": Workers(2)})
     waiting.start()
     deadline = time.monotonic() + 60
     while not caplog.messages and time.monotonic() < deadline:
@@ -142,9 +142,9 @@ def test_the_driver_keeps_no_judgements(ray, config, monkeypatch, quick_runs):
 
     real = RayGrid.__init__
 
-    def begin(self, *arguments):
+    def begin(self, *arguments, **workers):
         assert there() is not None
-        real(self, *arguments)
+        real(self, *arguments, **workers)
 
     monkeypatch.setattr(RayGrid, "__init__", begin)
     settings, given = chosen.to_run_config(), [judgements]

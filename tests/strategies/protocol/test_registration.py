@@ -60,7 +60,9 @@ def test_ids_bind_both_ways():
 
 
 def test_a_deployed_node_has_no_place_whatever_it_says():
-    found = held(BY_IDS, {2: RegistryEntry(4, entry(IDS[:5]).keys_U, None, True, places=10**9)})
+    found = held(
+        BY_IDS, {2: RegistryEntry(4, entry(IDS[:5]).keys_U, None, randomized=True, places=10**9)}
+    )
     assert (found[2].place, found[2].places, found[2].randomized) == (-1, 0, True)
 
 

@@ -67,7 +67,12 @@ def hosted(users, kind, width):
     none_x, none_y = np.empty((0, DIMENSION), np.float32), np.empty(0, np.float32)
     x_RD, y_R = np.concatenate([none_x, *parts_x]), np.concatenate([none_y, *parts_y])
     return PairExamples(
-        torch.from_numpy(x_RD), torch.from_numpy(y_R), torch.tensor(start), width, None, kind
+        torch.from_numpy(x_RD),
+        torch.from_numpy(y_R),
+        torch.tensor(start),
+        width,
+        flip_J=None,
+        kind=kind,
     )
 
 

@@ -128,7 +128,9 @@ def test_a_voter_rejects_no_statement(load):
 def test_deleted_messages_are_in_no_ranking(write_rows, tmp_path, cells):
     rows = [*EXAMPLES["oasst"]("u", 1), *EXAMPLES["oasst"]("v", 1)]
     rows[-1] = {**rows[-1], **cells}
-    made = convert(write_rows(rows), tmp_path / "out.jsonl", "user_id=user_id", "oasst")
+    made = convert(
+        write_rows(rows), tmp_path / "out.jsonl", columns="user_id=user_id", format="oasst"
+    )
     assert (made.rows, made.users, made.bad) == (1, 1, ())
     (reason,) = made.taken_out
     assert next(iter(cells)) in reason and "(1 rows)" in reason
