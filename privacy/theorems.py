@@ -305,9 +305,10 @@ TABLE: tuple[Theorem, ...] = (
         Mechanism.RANDOM_STOPPING,
         "random-stopping",
         COMES_OR_GOES,
-        "If K is drawn from a truncated negative binomial distribution, the best of K candidates "
-        "by a private score costs little more than one candidate.",
-        "Papernot and Steinke 2022, Theorem 2",
+        "If K is drawn from a truncated negative binomial distribution of shape η, the best of K "
+        "candidates by a private score costs (1 + η)·s more than one candidate at δ/E[K], where a "
+        "candidate's δ at s is at most (e^s − 1)·γ/(1 − γ).",
+        "Koskela, Redberg and Wang 2024; the derivation in `privacy/selection/random_stopping.py`",
         "random-stopping",
     ),
     Theorem(
