@@ -305,9 +305,9 @@ TABLE: tuple[Theorem, ...] = (
         Mechanism.RANDOM_STOPPING,
         "random-stopping",
         COMES_OR_GOES,
-        "If K is drawn from a truncated negative binomial distribution of shape η, the best of K "
-        "candidates by a private score costs (1 + η)·s more than one candidate at δ/E[K], where a "
-        "candidate's δ at s is at most (e^s − 1)·γ/(1 − γ).",
+        "If K is truncated negative binomial (η, γ), the best of K candidates by a private score "
+        "costs (1 + η)·s more than a candidate at δ/E[K], where its δ at s is at most "
+        "(e^s − 1)·γ/(1 − γ).",
         "Koskela, Redberg and Wang 2024; the derivation in `privacy/selection/random_stopping.py`",
         "random-stopping",
     ),
