@@ -12,11 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from murmuration.privacy.accounting import group_privacy
-from murmuration.privacy.accounting.composition import (
-    INTERVAL,
-    composed_epsilon,
-    composition,
-)
+from murmuration.privacy.accounting.composition import INTERVAL, composed_epsilon, composition
 from murmuration.privacy.accounting.events import (
     BufferedGaussian,
     Event,
