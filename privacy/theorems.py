@@ -319,9 +319,11 @@ TABLE: tuple[Theorem, ...] = (
         Mechanism.RANDOM_STOPPING,
         event="random-stopping",
         adjacencies=COMES_OR_GOES,
-        says="If K is drawn from a truncated negative binomial distribution, the best of K "
-        "candidates by a private score costs little more than one candidate.",
-        source="Papernot and Steinke 2022, Theorem 2",
+        says="If K is truncated negative binomial (η, γ), the best of K candidates by a private "
+        "score costs (1 + η)·s more than a candidate at δ/E[K], where its δ at s is at most "
+        "(e^s − 1)·γ/(1 − γ).",
+        source="Koskela, Redberg and Wang 2024; the derivation in "
+        "`privacy/selection/random_stopping.py`",
         audit="random-stopping",
     ),
     Theorem(

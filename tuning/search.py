@@ -91,13 +91,13 @@ def check(config: RunConfig) -> None:
     usable = [n for n, one in registry.strategies().items() if one.solve is sampled_users]
     if strategy.solve is not sampled_users:
         raise InputError(
-            f"--strategy {config.strategy} cannot be searched: no bound of Rényi divergences is "
-            f"here for what it releases; use {' or '.join(sorted(usable))}"
+            f"--strategy {config.strategy} cannot be searched: a candidate's rounds must be "
+            f"sampled Gaussian sums; use {' or '.join(sorted(usable))}"
         )
     if Adjacency(config.adjacency).vectors_changed != 1:
         raise InputError(
-            f"--adjacency {config.adjacency} cannot be searched: no Rényi divergences are known "
-            "here of a user who is replaced; use add-remove or zero-out"
+            f"--adjacency {config.adjacency} cannot be searched: candidates are accounted for "
+            "where a user comes or goes; use add-remove or zero-out"
         )
     if config.task != "reward" or config.base:
         raise InputError("a search is of reward models on features: leave out --task and --base")

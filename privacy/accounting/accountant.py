@@ -9,16 +9,10 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
+
 from murmuration.privacy.accounting import group_privacy
-from murmuration.privacy.accounting.composition import (
-    INTERVAL,
-    by_part,
-    check_work,
-    composed_epsilon,
-    composition,
-    of_one_group,
-    of_several_runs,
-)
+from murmuration.privacy.accounting.composition import INTERVAL, composed_epsilon, composition
 from murmuration.privacy.accounting.events import (
     BufferedGaussian,
     Event,
@@ -26,7 +20,15 @@ from murmuration.privacy.accounting.events import (
     PoissonGaussian,
     PureChoice,
     RandomizedLabels,
+    RandomStopping,
+    by_part,
+    examples_of,
+    group_of,
+    noise_of,
+    of_one_group,
+    of_several_runs,
 )
+from murmuration.privacy.accounting.mixture import MOST_OF_ONE_COIN, MOST_POINTS
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import hold_out
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
@@ -34,6 +36,16 @@ from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
 _COARSE = 1e-3
 #: Bounds on a noise multiplier, tried in turn; too little noise can be very slow to account for.
 _LADDER = tuple(4.0**k for k in range(12, -1, -1))
+#: Grid points, once for each number of a user's examples that can be in a round and ``_EACH`` times
+#: more, that are computed for one epsilon: half a minute or so. More is refused.
+MOST_WORK, _EACH = 6e8, 20
+#: Every different event counts as so many points at least, and a candidate of a search as so many
+#: of its rounds.
+_LEAST_POINTS, _CANDIDATE = 1e5, 3
+#: Examples of a user beyond this are not even counted.
+_MOST_GROUP = 1_000_000
+#: What is beyond this many standard deviations, or less likely, is cut off.
+_FAR, _RARE = 10.0, 1e-25
 
 
 def epsilon(
@@ -46,18 +58,18 @@ def epsilon(
 
     Each is the events of one run, as ``(event, times)``: events of several runs are never handed in
     as one's, since a random division or hold-out of users is that of one run. For several runs,
-    every user counts as exposed to everything (``composition.of_several_runs``).
+    every user counts as exposed to everything (``events.of_several_runs``).
 
     Returns 0 for nothing released and infinity for an unprotected release. What is accounted by
     group privacy has no privacy loss distribution: it is converted by itself, and if there is
     anything else, the parts share ``delta`` equally and their epsilons add up. Events on disjoint
-    parts of the users (``composition.by_part``) cost as much as the most expensive part. The ε of a
+    parts of the users (``events.by_part``) cost as much as the most expensive part. The ε of a
     choice (``PureChoice``) is added to everything else. Where users are held out by a secret random
     assignment, nobody is exposed to both halves (``privacy.mechanisms.hold_out``).
 
     Raises:
         ValueError: the events of several runs were handed in as one's, as far as that can be seen;
-            or it would take minutes (``composition.check_work``).
+            or it would take minutes (``check_work``).
     """
     _check_delta(delta)
     events, coins = _together(runs)
@@ -92,6 +104,56 @@ def curve(
     return lambda target: (
         (1.0 - coins.share) * profile(target) + coins.share * coins.delta_alone(target)
     )
+
+
+def work_of(event: Event, adjacency: Adjacency) -> tuple[int, float]:
+    """The work per grid point of a noisy sum, and the span of its losses."""
+    mass_K = examples_of(event)[1]
+    k_K = np.flatnonzero(mass_K > _RARE)
+    with np.errstate(over="ignore", invalid="ignore"):
+        log_mass_K = np.log(mass_K[k_K])
+        centre_K = adjacency.vectors_changed * k_K / noise_of(event)
+        far = centre_K[-1] + _FAR
+        top = float((log_mass_K + centre_K * (far - centre_K / 2.0)).max())
+        bottom = float((log_mass_K - centre_K * (_FAR + centre_K / 2.0)).max())
+    span = top - bottom
+    return len(k_K) + _EACH, math.inf if math.isnan(span) else span
+
+
+def check_work(
+    events: Iterable[tuple[Event, int]], adjacency: Adjacency, interval: float = INTERVAL
+) -> None:
+    """ValueError for what would take minutes or gigabytes to account for, before it is begun.
+
+    How long events of other packages take is not known here.
+    """
+    total, known = 0.0, dict[Event, float]()
+    for event, _ in itertools.chain(*by_part(events)):
+        if event not in known:
+            known[event] = _work(event, adjacency, interval)
+        total += known[event]
+        if total > MOST_WORK:
+            largest = max(known, key=known.__getitem__)
+            raise ValueError(
+                f"to account for it would take minutes: {len(known)} different events or more, the "
+                f"longest a {largest.kind}; more noise, smaller groups or fewer runs "
+                "together take less"
+            )
+
+
+def _work(event: Event, adjacency: Adjacency, interval: float) -> float:
+    """Return about how many numbers are computed for an event."""
+    if isinstance(event, RandomStopping):
+        return sum(
+            _CANDIDATE * _work(one.gaussian, adjacency, interval) for one in event.candidates
+        )
+    if math.isinf(noise_of(event)):  # two losses
+        return _LEAST_POINTS * _EACH
+    if (size := group_of(event)) > _MOST_GROUP:
+        return math.inf
+    numbers, span = work_of(event, adjacency)
+    most = MOST_OF_ONE_COIN if size == 1 else MOST_POINTS
+    return numbers * min(max(span / interval, _LEAST_POINTS), most)
 
 
 def _together(

@@ -4,13 +4,9 @@ The distributions of single releases are discretized so that they err towards a 
 they add up is ``privacy.accounting.convolution``, with a bound on its rounding.
 """
 
-import itertools
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
-
-import numpy as np
 
 from murmuration.privacy.accounting.convolution import (
     ALLOWANCE,
@@ -19,21 +15,10 @@ from murmuration.privacy.accounting.convolution import (
     convolve,
 )
 from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
-from murmuration.privacy.accounting.events import (
-    BandedGaussian,
-    BufferedLater,
-    DiscretizedGaussian,
-    Event,
-    MixtureGaussian,
-    ParallelEvent,
-    PureDp,
-    RandomStopping,
-)
-from murmuration.privacy.accounting.mixture import MOST_OF_ONE_COIN, MOST_POINTS
+from murmuration.privacy.accounting.event import Event
 from murmuration.privacy.accounting.privacy_loss import PrivacyLossDistribution
 from murmuration.privacy.accounting.tilting import REACH, Outline
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms.hold_out import HoldOut
 
 #: Spacing of the discretized privacy loss; coarser is faster and errs towards a larger epsilon.
 INTERVAL = 1e-4
@@ -47,15 +32,6 @@ _FINEST = 20_000
 _NOISE = 1e-6
 #: Infinite mass of one release that only says where its distribution was cut off.
 _CUT = 1e-20
-#: Grid points, once for each number of a user's examples that can be in a round and ``_EACH`` times
-#: more, that are computed for one epsilon: half a minute or so. More is refused.
-MOST_WORK, _EACH = 6e8, 20
-#: Every different event counts as so many points at least, and a candidate of a search.
-_LEAST_POINTS = 1e5
-#: Examples of a user beyond this are not even counted.
-_MOST_GROUP = 1_000_000
-#: What is beyond this many standard deviations, or less likely, is cut off.
-_FAR, _RARE = 10.0, 1e-25
 
 
 def _span(masses: DiscretePMF) -> int:
@@ -268,130 +244,3 @@ def composed_epsilon(
     """
     total = composition(events, adjacency=adjacency, interval=interval)
     return 0.0 if total is None else total.epsilon(delta)
-
-
-def of_several_runs(events: Iterable[tuple[Event, int]]) -> list[tuple[Event, int]]:
-    """The charges of several runs, each with random assignments of its own, as they compose.
-
-    A user in one part of a run, or held out from it, may be in another part of the next, so
-    everybody counts as exposed to everything.
-    """
-    result: Counter[Event] = Counter()
-    for event, times in events:
-        if not isinstance(event, HoldOut):
-            result[event.event if isinstance(event, ParallelEvent) else event] += times
-        elif event.epsilon:
-            result[PureDp(event.epsilon)] += times
-    return list(result.items())
-
-
-def of_one_group(run: Iterable[tuple[Event, int]]) -> list[tuple[Event, int]]:
-    """The charges of one run, where of the groups that take turns under banded noise only the one
-    with most turns counts. A user may be in that group in every run."""
-    turns: Counter[ParallelEvent] = Counter()
-    result: list[tuple[Event, int]] = []
-    for event, times in run:
-        if isinstance(event, ParallelEvent) and isinstance(event.event, BandedGaussian):
-            turns[event] += times
-        else:
-            result.append((event, times))
-    most: dict[Event, int] = {}
-    for turn, times in turns.items():
-        most[turn.event] = max(times, most.get(turn.event, 0))
-    return [*result, *most.items()]
-
-
-def by_part(events: Iterable[tuple[Event, int]]) -> list[list[tuple[Event, int]]]:
-    """The events that a user of each part is exposed to: those of the part, and those without a
-    part. Parts with equal events appear once.
-
-    For each number of bands, users are divided anew into as many groups: a user in a part of one
-    division may be in any part of another. One list with everything if no event belongs to a part.
-    """
-    everybody: list[tuple[Event, int]] = []
-    divisions: dict[int, dict[int, list[tuple[Event, int]]]] = {}
-    for event, times in events:
-        if isinstance(event, ParallelEvent):
-            bands = event.event.bands if isinstance(event.event, BandedGaussian) else 0
-            parts = divisions.setdefault(bands, {})
-            parts.setdefault(event.part, []).append((event.event, times))
-        else:
-            everybody.append((event, times))
-    distinct = (
-        dict.fromkeys(tuple(parts[part]) for part in sorted(parts)) for parts in divisions.values()
-    )
-    return [[*everybody, *itertools.chain(*one)] for one in itertools.product(*distinct)]
-
-
-def noise_of(event: Event) -> float:
-    """Return the noise multiplier; infinite for what is no noisy sum, or was charged before."""
-    if isinstance(event, BufferedLater):
-        return math.inf
-    return float(getattr(event, "noise_multiplier", math.inf))
-
-
-def group_of(event: Event) -> int:
-    """The most examples of a user that are sampled independently into a sum; 1 for other events,
-    and for group privacy, which is accounted for one example."""
-    event = event.event if isinstance(event, DiscretizedGaussian) else event
-    return event.group_size if isinstance(event, MixtureGaussian) else 1
-
-
-def examples_of(event: Event) -> tuple[float, np.ndarray]:
-    """The probability that an example of a user is in a sum, and that of every number of them from
-    0 on."""
-    event = event.event if isinstance(event, DiscretizedGaussian) else event
-    sampled, size = float(getattr(event, "probability", 1.0)), group_of(event)
-    if size == 1:
-        return sampled, np.array([1.0 - sampled, sampled])
-    from scipy import stats  # slow to import, only for this
-
-    return sampled, np.asarray(stats.binom.pmf(np.arange(size + 1), size, sampled))
-
-
-def work_of(event: Event, adjacency: Adjacency) -> tuple[int, float]:
-    """The work per grid point of a noisy sum, and the span of its losses."""
-    mass_K = examples_of(event)[1]
-    k_K = np.flatnonzero(mass_K > _RARE)
-    with np.errstate(over="ignore", invalid="ignore"):
-        log_mass_K = np.log(mass_K[k_K])
-        centre_K = adjacency.vectors_changed * k_K / noise_of(event)
-        far = centre_K[-1] + _FAR
-        top = float((log_mass_K + centre_K * (far - centre_K / 2.0)).max())
-        bottom = float((log_mass_K - centre_K * (_FAR + centre_K / 2.0)).max())
-    span = top - bottom
-    return len(k_K) + _EACH, math.inf if math.isnan(span) else span
-
-
-def check_work(
-    events: Iterable[tuple[Event, int]], adjacency: Adjacency, interval: float = INTERVAL
-) -> None:
-    """ValueError for what would take minutes or gigabytes to account for, before it is begun.
-
-    How long events of other packages take is not known here.
-    """
-    total, known = 0.0, dict[Event, float]()
-    for event, _ in itertools.chain(*by_part(events)):
-        if event not in known:
-            known[event] = _work(event, adjacency, interval)
-        total += known[event]
-        if total > MOST_WORK:
-            largest = max(known, key=known.__getitem__)
-            raise ValueError(
-                f"to account for it would take minutes: {len(known)} different events or more, the "
-                f"longest a {largest.kind}; more noise, smaller groups or fewer runs "
-                "together take less"
-            )
-
-
-def _work(event: Event, adjacency: Adjacency, interval: float) -> float:
-    """Return about how many numbers are computed for an event."""
-    if isinstance(event, RandomStopping):
-        return _LEAST_POINTS * (_EACH + 5 * len(event.candidates))
-    if math.isinf(noise_of(event)):  # two losses
-        return _LEAST_POINTS * _EACH
-    if (size := group_of(event)) > _MOST_GROUP:
-        return math.inf
-    numbers, span = work_of(event, adjacency)
-    most = MOST_OF_ONE_COIN if size == 1 else MOST_POINTS
-    return numbers * min(max(span / interval, _LEAST_POINTS), most)

@@ -9,9 +9,14 @@ and leads to its class: a frozen dataclass of numbers, texts and booleans with a
 """
 
 import dataclasses
+import itertools
 import math
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
+
+import numpy as np
 
 from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.event import Event, check_gaussian
@@ -87,7 +92,7 @@ class ParallelEvent:
     Where users are divided at random, independently of all data, two neighbouring data sets differ
     in one part only. Releases about the others are then post-processing of what is common to both,
     and the whole costs as much as the most expensive part (parallel composition, McSherry 2009;
-    ``composition.by_part``). That holds within one run: two runs divide their users differently.
+    ``by_part``). That holds within one run: two runs divide their users differently.
     """
 
     kind: ClassVar[str] = "on-part"
@@ -223,6 +228,85 @@ class Unprotected:
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
         """All mass at an infinite loss."""
         return (DiscretePMF.worst(0.0, 1.0, interval),)
+
+
+def of_several_runs(events: Iterable[tuple[Event, int]]) -> list[tuple[Event, int]]:
+    """The charges of several runs, each with random assignments of its own, as they compose.
+
+    A user in one part of a run, or held out from it, may be in another part of the next, so
+    everybody counts as exposed to everything.
+    """
+    result: Counter[Event] = Counter()
+    for event, times in events:
+        if not isinstance(event, HoldOut):
+            result[event.event if isinstance(event, ParallelEvent) else event] += times
+        elif event.epsilon:
+            result[PureDp(event.epsilon)] += times
+    return list(result.items())
+
+
+def of_one_group(run: Iterable[tuple[Event, int]]) -> list[tuple[Event, int]]:
+    """The charges of one run, where of the groups that take turns under banded noise only the one
+    with most turns counts. A user may be in that group in every run."""
+    turns: Counter[ParallelEvent] = Counter()
+    result: list[tuple[Event, int]] = []
+    for event, times in run:
+        if isinstance(event, ParallelEvent) and isinstance(event.event, BandedGaussian):
+            turns[event] += times
+        else:
+            result.append((event, times))
+    most: dict[Event, int] = {}
+    for turn, times in turns.items():
+        most[turn.event] = max(times, most.get(turn.event, 0))
+    return [*result, *most.items()]
+
+
+def by_part(events: Iterable[tuple[Event, int]]) -> list[list[tuple[Event, int]]]:
+    """The events that a user of each part is exposed to: those of the part, and those without a
+    part. Parts with equal events appear once.
+
+    For each number of bands, users are divided anew into as many groups: a user in a part of one
+    division may be in any part of another. One list with everything if no event belongs to a part.
+    """
+    everybody: list[tuple[Event, int]] = []
+    divisions: dict[int, dict[int, list[tuple[Event, int]]]] = {}
+    for event, times in events:
+        if isinstance(event, ParallelEvent):
+            bands = event.event.bands if isinstance(event.event, BandedGaussian) else 0
+            parts = divisions.setdefault(bands, {})
+            parts.setdefault(event.part, []).append((event.event, times))
+        else:
+            everybody.append((event, times))
+    distinct = (
+        dict.fromkeys(tuple(parts[part]) for part in sorted(parts)) for parts in divisions.values()
+    )
+    return [[*everybody, *itertools.chain(*one)] for one in itertools.product(*distinct)]
+
+
+def noise_of(event: Event) -> float:
+    """Return the noise multiplier; infinite for what is no noisy sum, or was charged before."""
+    if isinstance(event, BufferedLater):
+        return math.inf
+    return float(getattr(event, "noise_multiplier", math.inf))
+
+
+def group_of(event: Event) -> int:
+    """The most examples of a user that are sampled independently into a sum; 1 for other events,
+    and for group privacy, which is accounted for one example."""
+    event = event.event if isinstance(event, DiscretizedGaussian) else event
+    return event.group_size if isinstance(event, MixtureGaussian) else 1
+
+
+def examples_of(event: Event) -> tuple[float, np.ndarray]:
+    """The probability that an example of a user is in a sum, and that of every number of them from
+    0 on."""
+    event = event.event if isinstance(event, DiscretizedGaussian) else event
+    sampled, size = float(getattr(event, "probability", 1.0)), group_of(event)
+    if size == 1:
+        return sampled, np.array([1.0 - sampled, sampled])
+    from scipy import stats  # slow to import, only for this
+
+    return sampled, np.asarray(stats.binom.pmf(np.arange(size + 1), size, sampled))
 
 
 #: A new kind of event of ours is named here: ledgers are read through this.

@@ -45,10 +45,9 @@ RULES = {
     "is charged whole with the first",
     "blt-later": "later rounds with that noise: charged with the first",
     "random-stopping": "the best of K candidates, K truncated negative binomial (eta, gamma): "
-    "D'(l) = D(l) + (1 + eta) min over m >= 1 of ((1 - 1/m) D(m) + log(1/gamma) / m) + log E[K] / "
-    "(l - 1), D the worst candidate's Renyi divergence: log E of (1 - h) exp(rounds of sampled "
-    "Gaussians) + h exp(randomized response); then delta(epsilon) by the best order, and (1 + "
-    "e^epsilon) (E[K] distance + 1e-12) on top",
+    "delta(epsilon) = E[K] D(epsilon - (1 + eta) s) + (1 + e^epsilon) (E[K] distance + 1e-12), D "
+    "the largest delta of a candidate's sampled Gaussians and hold-out, in either direction, and s "
+    "the least number with (1 - gamma) D(s) <= gamma (e^s - 1)",
     "unprotected": "releases without protection: their epsilon is infinite",
 }
 _WRAPPED = ("on-part", "on-grid")

@@ -14,8 +14,13 @@ from collections import Counter
 from collections.abc import Mapping
 
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.composition import of_one_group
-from murmuration.privacy.accounting.events import BufferedLater, Event, ParallelEvent, PureDp
+from murmuration.privacy.accounting.events import (
+    BufferedLater,
+    Event,
+    ParallelEvent,
+    PureDp,
+    of_one_group,
+)
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 

@@ -33,7 +33,7 @@ by the run's own worst pair beside randomized response.
 X = x_g X_g with x_g between e^−ε_m and e^ε_m. In the first line that leaves x_g H_{a/x_g} and in
 the second H_{a x_g}, so with δ_g(log a − ε_m) in place of the run's δ both hold on average over g,
 and so if they are at most δ for each g: which is how what follows a choice is calibrated. *Parts*
-(``composition.by_part``): users trained on are divided at random once more, and the largest δ of
+(``events.by_part``): users trained on are divided at random once more, and the largest δ of
 the parts will do, by joint convexity.
 
 *Where only a point of the run's curve is known*, say (ε_R, δ/(1−h)), the whole is (ε, δ)-DP with
@@ -48,7 +48,7 @@ even against an attacker who knows the draws.
 
 **Several runs** draw independently. The pair (P, Q) is post-processing of one without a draw,
 (ρ₁η₁, ρ₀η₀): make the draw, and sample anew, without the user, the factor that does not apply. So
-runs are composed as if everybody were exposed to both halves (``composition.of_several_runs``).
+runs are composed as if everybody were exposed to both halves (``events.of_several_runs``).
 
 It assumes that these stay secret: the draws, which users were asked what, and exact figures about
 held-out users, their number included.

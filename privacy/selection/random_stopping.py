@@ -2,17 +2,33 @@
 
 Each of K candidates is an independent run of one mechanism Q, with fresh randomness, that releases
 a setting, a model and a score; the greatest by a fixed total order of these (the score, then a
-random tag) is released and nothing else, K included, is. Let Q have divergences D_λ, for neighbours
-in either order, and K a ``StoppingTime``. Then what is released has, for every λ > 1 and λ̂ ≥ 1,
+random tag) is released and nothing else, K included, is. K is a ``StoppingTime``. Let D(ε) be at
+least H_{e^ε} of Q, for neighbours in either order. Then what is released has, for every ε,
 
-    D'_λ ≤ D_λ + (1 + η) ((1 − 1/λ̂) D_λ̂ + log(1/γ) / λ̂) + log E[K] / (λ − 1)
+    δ(ε) ≤ E[K] D(ε − (1 + η) s)    with any s ≥ 0 such that (1 − γ) D(s) ≤ γ (e^s − 1).
 
-(Papernot and Steinke 2022, Theorem 2; arXiv 2110.03620). If Q is (ε, 0)-DP that is at most
-(2 + η) ε: λ and λ̂ to infinity.
+*Proof.* Q releases P in one world and P' in the other; F(y) and F'(y) are their masses below y. The
+tag leaves no ties, so the best of K has the density f(F) with respect to P, where f is the
+derivative of E x^K. Here f(x) = E[K] (γ / (1 − (1 − γ) x))^(1 + η), which rises to E[K] at x = 1.
+With U the outcomes above y, P'(U) ≤ e^s P(U) + D(s), and
+
+    1 − (1 − γ) F'(y) = γ + (1 − γ) P'(U) ≤ γ + (1 − γ) D(s) + (1 − γ) e^s P(U)
+                      ≤ e^s (γ + (1 − γ) P(U)) = e^s (1 − (1 − γ) F(y)).
+
+So f(F) ≤ e^((1 + η) s) f(F') everywhere, and
+
+    H_{e^ε} = ∫ (f(F) dP − e^ε f(F') dP')₊ ≤ ∫ f(F) (dP − e^(ε − (1 + η) s) dP')₊
+            ≤ E[K] D(ε − (1 + η) s).
+
+This is the bound of Koskela, Redberg and Wang (2024; arXiv 2402.06701), whose addition
+(1 + η) log max(1 + (1 − γ) D(ε₁) / γ, γ + (1 − γ) (D(ε₁) + e^ε₁)) is least where both terms are
+e^ε₁: the first falls in ε₁, the second does not, and ε₁ is the least s there. If Q is (ε, 0)-DP, s
+is at most ε and the whole at most (2 + η) ε (Papernot and Steinke 2022; arXiv 2110.03620).
 
 *A public grid.* Q draws its setting uniformly, the same way in both worlds, and the setting is part
-of what it releases. So e^((λ − 1) D_λ) of Q is the mean of those of the settings, and at most the
-largest: at each order the worst setting is taken.
+of what it releases. So H of Q is the mean of those of the settings, and at most the largest: at
+each ε the worst setting is taken. A setting's H is that of its rounds and its hold-out
+(``mechanisms.hold_out``); each candidate holds out users by an assignment of its own.
 
 *Noise on a grid of whole numbers, and draws by a computer.* What a candidate releases is within a
 total variation distance t of the ideal one's; of K candidates, within E[K] t (union bound; K is
@@ -28,20 +44,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
+from murmuration.privacy.accounting.composition import composition
 from murmuration.privacy.accounting.discrete_pmf import DiscretePMF
 from murmuration.privacy.accounting.event import Event, check_gaussian
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of, together
-from murmuration.privacy.selection import renyi
+from murmuration.privacy.mechanisms.hold_out import (
+    HoldOut,
+    Profile,
+    charges_of,
+    mixed_delta,
+    together,
+)
+from murmuration.privacy.selection.dominating_pair import dominating
 from murmuration.privacy.selection.stopping_time import StoppingTime
 from murmuration.privacy.theorems import check_event
 
 #: More than drawing K and a setting by floating-point numbers is off, in total variation.
 DRAWN = 1e-12
+#: More than rounding takes from a sum or a product of a few numbers, relatively.
+_ROUNDED = 1e-12
+#: Where a candidate's curve is tight: from here a factor of a million both ways.
+_TIGHT = 1e-7
+_HALVINGS = 50
 _MOST_CANDIDATES = 1000
 
 
@@ -81,7 +107,7 @@ class CandidateCost:
         """The cost of what a run charged, or plans to.
 
         Raises:
-            ValueError: an event whose Rényi divergences are not known here, or no rounds.
+            ValueError: an event that no candidate may have, or no rounds.
         """
         held = [(event, times) for event, times in charges.items() if isinstance(event, HoldOut)]
         rounds: dict[PoissonGaussian, int] = {}
@@ -95,7 +121,7 @@ class CandidateCost:
                 distance += times * event.delta_overhead
             if not isinstance(inner, PoissonGaussian):
                 raise ValueError(
-                    f"no bound of Rényi divergences is here for what it releases ({event.kind})"
+                    f"a candidate's rounds must be sampled Gaussian sums, got {event.kind}"
                 )
             rounds[inner] = rounds.get(inner, 0) + times
         if len(rounds) != 1:
@@ -114,11 +140,19 @@ class CandidateCost:
         )
 
     @property
+    def gaussian(self) -> PoissonGaussian:
+        """One round."""
+        return PoissonGaussian(self.probability, self.noise_multiplier)
+
+    @property
+    def coins(self) -> HoldOut | None:
+        """The hold-out, if there is one."""
+        return HoldOut(self.share, self.heldout_epsilon) if self.share else None
+
+    @property
     def charges(self) -> dict[Event, int]:
         """The charges of a run with this cost, if its noise is ideal."""
-        gaussian = PoissonGaussian(self.probability, self.noise_multiplier)
-        coins = HoldOut(self.share, self.heldout_epsilon) if self.share else None
-        return {gaussian: self.rounds, **charges_of(coins)}
+        return {self.gaussian: self.rounds, **charges_of(self.coins)}
 
     def within(self, planned: "CandidateCost") -> bool:
         """True if this costs at most as much as ``planned``, for all neighbours."""
@@ -131,12 +165,15 @@ class CandidateCost:
             and self.distance <= planned.distance
         )
 
-    def kappa(self) -> np.ndarray:
-        """κ at ``renyi.WHOLE_L``, for neighbours in either order."""
-        training_L = self.rounds * renyi.of_sampled_gaussian(
-            self.probability, self.noise_multiplier
-        )
-        return renyi.of_either(self.share, renyi.of_pure(self.heldout_epsilon), training_L)
+    def profile(self, adjacency: Adjacency, interval: float) -> Profile:
+        """δ at any ε ≥ 0, for a user who comes or goes, if its noise is ideal: an upper bound."""
+        rounds = [(self.gaussian, self.rounds)]
+        total = composition(rounds, adjacency=adjacency, interval=interval)
+        assert total is not None  # there is a round
+        trained = total.near(_TIGHT)
+        if (coins := self.coins) is None:
+            return trained
+        return lambda epsilon: mixed_delta(epsilon, coins, trained)
 
 
 @dataclass(frozen=True)
@@ -171,14 +208,6 @@ class RandomStopping:
         """The distribution of the number of candidates."""
         return StoppingTime(self.eta, self.gamma)
 
-    def delta(self, epsilon_N: np.ndarray) -> np.ndarray:
-        """δ, (N,), at each epsilon ≥ 0, for a user who comes or goes: an upper bound."""
-        worst_L = np.max([one.kappa() for one in self.candidates], axis=0)
-        kappa_F = bound(renyi.at_all_orders(worst_L), self.stopping)
-        distance = DRAWN + self.stopping.mean * max(one.distance for one in self.candidates)
-        off_N = (1.0 + np.exp(epsilon_N)) * distance
-        return np.minimum(1.0, renyi.delta_of(kappa_F, epsilon_N) + off_N)
-
     def loss(self, adjacency: Adjacency, interval: float) -> tuple[DiscretePMF, ...]:
         """The loss of a pair that dominates, the same in both orders.
 
@@ -186,12 +215,35 @@ class RandomStopping:
             Unsupported: under ``replace`` and ``replace-labels``.
         """
         check_event(self.kind, adjacency)
-        return (renyi.dominating(self.delta, interval),)
+        profiles = [one.profile(adjacency, interval) for one in self.candidates]
+        curve = bound(lambda epsilon: max(each(epsilon) for each in profiles), self.stopping)
+        distance = DRAWN + self.stopping.mean * max(one.distance for one in self.candidates)
+
+        def delta(epsilon: float) -> float:
+            return min(1.0, curve(epsilon) + (1.0 + math.exp(epsilon)) * distance)
+
+        return (dominating(delta, interval),)
 
 
-def bound(kappa_F: np.ndarray, stopping: StoppingTime) -> np.ndarray:
-    """κ of what is released, from κ of a candidate, both at ``renyi.ORDERS_F``: Theorem 2."""
-    again = math.log(1.0 / stopping.gamma)  # at λ̂ = 1
-    again = min(again, float(((kappa_F + again) / renyi.ORDERS_F).min()))
-    more_F = (renyi.ORDERS_F - 1.0) * (1.0 + stopping.eta) * again
-    return kappa_F + more_F + math.log(stopping.mean)
+def bound(profile: Profile, stopping: StoppingTime) -> Profile:
+    """δ of what is released, from that of a candidate; see the top of this file."""
+    added = addition(profile, stopping)
+
+    def delta(epsilon: float) -> float:
+        rest = epsilon * (1.0 - _ROUNDED) - added
+        return 1.0 if rest < 0.0 else min(1.0, stopping.mean * profile(rest) * (1.0 + _ROUNDED))
+
+    return delta
+
+
+def addition(profile: Profile, stopping: StoppingTime) -> float:
+    """(1 + η) s for the least s, rounded up; see the top of this file."""
+    gamma = stopping.gamma
+    low, high = 0.0, math.log(1.0 / gamma)  # which is enough for δ = 1
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        if (1.0 - gamma) * profile(middle) <= gamma * math.expm1(middle) * (1.0 - _ROUNDED):
+            high = middle
+        else:
+            low = middle
+    return (1.0 + stopping.eta) * high * (1.0 + _ROUNDED)

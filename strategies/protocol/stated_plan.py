@@ -23,14 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from murmuration.privacy.accounting import accountant, events
-from murmuration.privacy.accounting.composition import (
-    INTERVAL,
-    examples_of,
-    group_of,
-    noise_of,
-    of_several_runs,
-    work_of,
-)
+from murmuration.privacy.accounting.composition import INTERVAL
 from murmuration.privacy.accounting.events import (
     BufferedGaussian,
     BufferedLater,
@@ -38,6 +31,10 @@ from murmuration.privacy.accounting.events import (
     ParallelEvent,
     PureDp,
     Unprotected,
+    examples_of,
+    group_of,
+    noise_of,
+    of_several_runs,
 )
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import hold_out
@@ -61,7 +58,7 @@ _MOST_GROUP = 1000
 _MOST_SPREAD = 20.0
 #: Standard deviations of the loss that a grid of so many points has room for.
 _WIDE, _POINTS = 40.0, 1e6
-#: The same as ``composition.MOST_WORK``, for some seconds: where there would be more, the grid is
+#: The same as ``accountant.MOST_WORK``, for some seconds: where there would be more, the grid is
 #: coarser.
 _MOST_WORK = 1e8
 #: Where there are more numbers than that the grid is not made finer for small losses either.
@@ -274,7 +271,9 @@ def _interval(events: Sequence[Event], spread: float, adjacency: Adjacency) -> f
     """The discretization interval for all these events: the usual one, or a coarser one if losses
     spread so widely that computing would take long.
     """
-    sums = [work_of(event, adjacency) for event in events if not math.isinf(noise_of(event))]
+    sums = [
+        accountant.work_of(event, adjacency) for event in events if not math.isinf(noise_of(event))
+    ]
     numbers = sum(times for times, _ in sums)
     work = sum(times * span for times, span in sums)
     usual = INTERVAL if numbers <= _MOST_FINER else math.nextafter(INTERVAL, 1.0)

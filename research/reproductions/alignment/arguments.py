@@ -339,12 +339,12 @@ def _reward_rows(rewards: Mapping[str, Accuracies], longer: Judge) -> list[Row]:
 def _by_user(name: str, of_seeds: Sequence[Accuracy]) -> Row:
     """The accuracy by user with its interval over users and seeds, and that of all judgements."""
     shares_SU = np.stack([one.share_U for one in of_seeds])
-    found = clustered(shares_SU, np.ones(shares_SU.shape[1]))
+    estimate = clustered(shares_SU, np.ones(shares_SU.shape[1]))
     pooled = float(np.mean([one.pooled for one in of_seeds]))
     return {
-        name: found.mean,
-        f"{name}_low": found.low,
-        f"{name}_high": found.high,
+        name: estimate.mean,
+        f"{name}_low": estimate.low,
+        f"{name}_high": estimate.high,
         f"{name}_pooled": pooled,
     }
 

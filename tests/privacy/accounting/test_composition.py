@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from murmuration.privacy.accounting import accountant, recompute
 from murmuration.privacy.accounting import events as charged_events
-from murmuration.privacy.accounting.composition import by_part, composed_epsilon, composition
+from murmuration.privacy.accounting.composition import composed_epsilon, composition
 from murmuration.privacy.accounting.events import (
     BandedGaussian,
     MixtureGaussian,
@@ -16,6 +16,7 @@ from murmuration.privacy.accounting.events import (
     PureChoice,
     PureDp,
     Unprotected,
+    by_part,
 )
 from murmuration.privacy.accounting.ledger import BudgetExceeded, LedgerOfPart
 from murmuration.privacy.adjacency import Adjacency

@@ -6,7 +6,6 @@ import pytest
 from scipy import integrate, optimize, stats
 
 from murmuration.privacy.accounting import accountant, events
-from murmuration.privacy.accounting.composition import of_several_runs
 from murmuration.privacy.accounting.events import (
     GroupGaussian,
     HoldOut,
@@ -14,6 +13,7 @@ from murmuration.privacy.accounting.events import (
     PoissonGaussian,
     PureChoice,
     PureDp,
+    of_several_runs,
 )
 from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms import hold_out
