@@ -48,7 +48,6 @@ from murmuration.server.run_files import (
     HEAD,
     PRIVATE_LOG,
     check_of,
-    former_nodes,
     read_json,
     read_metrics,
     read_private_log,
@@ -74,6 +73,7 @@ class RunDirectory(RunFolder):
 
     def __init__(self, config: RunConfig) -> None:
         self._ledger: Ledger | None = None
+        self._flush = config.seed < 0
         super().__init__(
             config.out, resume=config.resume, check_same=partial(self._check_same, config)
         )
@@ -237,21 +237,6 @@ class RunDirectory(RunFolder):
         """The name of the run for nodes: the beginning of its identity."""
         return self.run_id[:24]
 
-    def keep_nodes(self, nodes: int) -> None:
-        """Note over how many nodes the users are spread.
-
-        Raises:
-            InputError: a seeded run goes on with another number. Sums would differ in their last
-                digits, so that no replay would be recognised and each be charged again.
-        """
-        before = former_nodes(self.path) or nodes
-        if before != nodes and self._seed is not None:
-            raise InputError(
-                f"--resume with other settings: the users were on {before} nodes and are now on "
-                f"{nodes}, which a seeded run cannot repeat; leave out --users-per-node"
-            )
-        self.write_private("nodes.json", {"nodes": nodes})
-
     def keep_lineage(self, names: Iterable[str]) -> None:
         """Note by name which private runs this one is made from.
 
@@ -350,10 +335,10 @@ class RunDirectory(RunFolder):
         return read_metrics(self.path)
 
     def save_checkpoint(self, round_: int, state: Mapping[str, np.ndarray]) -> None:
-        """Replace the checkpoint; it is on disk when this returns."""
+        """Replace the checkpoint; unless the run is seeded, it is on disk when this returns."""
         head = self._ledger.head if self._ledger else NO_LINES
         (self.path / checkpoints.PLACE).parent.mkdir(exist_ok=True)
-        checkpoints.save(self.path, Checkpoint(round_, dict(state), head))
+        checkpoints.save(self.path, Checkpoint(round_, dict(state), head), flush=self._flush)
 
     def load_checkpoint(self) -> Checkpoint | None:
         """The last checkpoint, or None if there is none; InputError if it is damaged."""
