@@ -33,9 +33,13 @@ import numpy as np
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.chained_record import NO_LINES, Head
 from murmuration.privacy.accounting.events import HoldOut
-from murmuration.privacy.accounting.ledger import Ledger, LedgerError, read_account, read_charges
-from murmuration.privacy.accounting.terms import RunTerms
-from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.accounting.ledger import (
+    Ledger,
+    LedgerError,
+    LedgerLoss,
+    read_account,
+    read_charges,
+)
 from murmuration.privacy.disclosure import Disclosure, Public, Released, disclosed
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -138,30 +142,27 @@ class RunDirectory(RunFolder):
         coins = (isinstance(one.event, HoldOut) and not one.event.epsilon for one in charges)
         return not all(coins)
 
-    def open_ledger(
-        self,
-        *,
-        adjacency: Adjacency,
-        delta: float,
-        budget: float | None,
-        terms: RunTerms | None = None,
-    ) -> Ledger:
-        """Return the run's ledger, which agrees with what else the run has left.
+    def open_ledger(self, **promise: Any) -> Ledger:
+        """The run's ledger, new or gone on with, which agrees with what else the run has left.
+
+        Args:
+            promise: of `Ledger`.
 
         Raises:
-            LedgerLoss: it does not.
+            LedgerLoss: it does not; says what happened to which file.
             LedgerError: it is in use, or of another promise.
         """
-        self._ledger = resuming.open_ledger(
-            self.ledger_path,
-            self._lock,
-            resuming.Done.of(self.path),
-            adjacency=adjacency,
-            delta=delta,
-            budget=budget,
-            terms=terms,
-        )
-        return self._ledger
+        done = resuming.Done.of(self.path)
+        ledger = Ledger(self.ledger_path, **promise, begun=self._lock.begun)
+        try:
+            self._lock.note_begun()
+            if what := resuming.missing(self.ledger_path, ledger.account, ledger.has_been_at, done):
+                raise LedgerLoss(what)
+        except BaseException:
+            ledger.close()
+            raise
+        self._ledger = ledger
+        return ledger
 
     def abort(self, reason: str, sentence: str, private: Mapping[str, object]) -> None:
         """Note that the run ended early: why in kind, and exactly what happened only privately."""

@@ -209,7 +209,7 @@ class Ledger:
         return self.charge(event, round_=round_, covers=covers)
 
     def draws(self, round_: int) -> int:
-        """How often a round was drawn by now, as far as it was charged."""
+        """The number of draws of a round that were charged by now."""
         return self._account.draws(round_)
 
     @property

@@ -91,12 +91,12 @@ class Account:
         terms = RunTerms.from_json(self.promise)
         return replace(terms, caveats=terms.caveats | self.noted)
 
-    def attempts(self, round_: int, covers: str) -> int:
-        """The number of charges for this round and coverage."""
-        return self._attempts.get(round_, Counter())[covers]
+    def attempts(self, round_: int, label: str) -> int:
+        """The number of charges of a round for this coverage."""
+        return self._attempts.get(round_, Counter())[label]
 
     def draws(self, round_: int) -> int:
-        """How often a round was charged, by what was charged most often in it."""
+        """The number of draws of a round that were charged: of the charge that came most often."""
         return max(self._attempts.get(round_, Counter()).values(), default=0)
 
     def add(self, line: Mapping[str, Any]) -> None:
