@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def replace_file(path: Path, data: bytes | Iterable[memoryview], *, mode: int = 0o666) -> None:
+def replace_file(
+    path: Path, data: bytes | Iterable[memoryview], *, mode: int = 0o666, flush: bool = True
+) -> None:
     """Put ``data``, or these pieces of it, in the place of ``path``; on disk, with its name, when
-    this returns.
+    this returns, unless it is not to ``flush``: then a loss of power may cost either.
 
     ``mode`` is that of a new file, less what the process's mask forbids. After an error what is
     there is the former file or, if it was the folder that could not be flushed, the new one.
@@ -22,9 +24,11 @@ def replace_file(path: Path, data: bytes | Iterable[memoryview], *, mode: int = 
         with open(os.open(temporary, flags, mode), "wb") as file:  # noqa: PTH123
             file.writelines((data,) if isinstance(data, bytes) else data)
             file.flush()
-            os.fsync(file.fileno())
+            if flush:
+                os.fsync(file.fileno())
         temporary.replace(path)
-        sync_folder(path.parent)
+        if flush:
+            sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 

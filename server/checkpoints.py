@@ -3,10 +3,11 @@
 A safetensors file. The checksum is over names, types, shapes and values, so that a bit that was
 flipped is noticed and never trained on.
 
-It is written while the next round is computed, from the arrays that training goes on with: they are
-long, and nothing changes them before the next release, which waits for it
-(``CohortStrategy.start``). So a crash loses one charged round at most, as if nothing else were done
-meanwhile.
+It is written after each round, while the next is computed, from the arrays that training goes on
+with: they are long, and nothing changes them before the next release, which waits for it
+(``CohortStrategy.start``). So who kills a run loses one charged round at most. A seeded simulation
+does not wait for the disk, which would take as long as its rounds: a loss of power may cost it
+more, or the checkpoint.
 
 Everything outside ``private/`` may be released, so arrays of the state that are named as private
 lie there, in a file for each round: the one of the round before goes when the next checkpoint is on
@@ -15,7 +16,6 @@ disk.
 
 import hashlib
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -46,13 +46,13 @@ class Checkpoint:
     head: Head
 
 
-def save(folder: Path, checkpoint: Checkpoint) -> None:
-    """Replace the checkpoint of a run's folder; it is on disk when this returns."""
+def save(folder: Path, checkpoint: Checkpoint, *, flush: bool = True) -> None:
+    """Replace the checkpoint of a run's folder; with ``flush`` it is on disk when this returns."""
     state = checkpoint.state
     private = {name: array for name, array in state.items() if name.startswith(PRIVATE)}
     path = _private_place(folder, checkpoint.round)
     if private:
-        replace_file(path, _pieces({**private, _CHECK: _checksum(private)}))
+        replace_file(path, _pieces({**private, _CHECK: _checksum(private)}), flush=flush)
     arrays = {
         **{name: array for name, array in state.items() if name not in private},
         **({_PRIVATE_ARRAYS: np.array([len(private)])} if private else {}),
@@ -60,7 +60,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> None:
         _LINES: np.array([checkpoint.head.index]),
         _HASH: np.frombuffer(bytes.fromhex(checkpoint.head.hash), dtype=np.uint8),
     }
-    replace_file(folder / PLACE, _pieces({**arrays, _CHECK: _checksum(arrays)}))
+    replace_file(folder / PLACE, _pieces({**arrays, _CHECK: _checksum(arrays)}), flush=flush)
     for earlier in path.parent.glob("state-*.safetensors"):
         if earlier != path or not private:
             earlier.unlink()
@@ -151,7 +151,6 @@ class InBackground:
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
-        self.seconds = 0.0  # that the last one took
 
     def __enter__(self) -> "InBackground":
         return self
@@ -163,14 +162,9 @@ class InBackground:
     def begin(self, write: Callable[[], None]) -> None:
         """Do this; the one before must be done, and is waited for."""
         self.wait()
-        self._writing = self._pool.submit(self._timed, write)
+        self._writing = self._pool.submit(write)
 
     def wait(self) -> None:
         """Wait until it is done; raise its exception, each time."""
         if self._writing is not None:
             self._writing.result()
-
-    def _timed(self, write: Callable[[], None]) -> None:
-        started = time.monotonic()
-        write()
-        self.seconds = time.monotonic() - started

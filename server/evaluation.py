@@ -21,7 +21,7 @@ from murmuration.preference.data.loading import Data, load_data
 from murmuration.preference.escaping import get_logger
 from murmuration.preference.kinds.model import Examples, Model
 from murmuration.preference.models import declared
-from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
+from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.disclosure import OperatorOnly, Released
 from murmuration.privacy.mechanisms.tally import COVERS, Tally, TallyRelease
 from murmuration.privacy.user_histogram import ACCURACIES, Spread
@@ -187,13 +187,5 @@ def _told(
     """Ask the nodes, and release; BudgetExceeded if that is not paid for."""
     sum_F = strategy.tally(context.grid, theta_D, release.tally)
     after = context.config.rounds + 1  # the last of them
-    draw = 0
-    while True:
-        source = context.source.again(draw)
-        try:
-            noisy_F = release.release(sum_F, round_=after, ledger=ledger, source=source)
-            return ledger.released(noisy_F)
-        except NotRepeated:  # a seeded run that is resumed, and has other last digits than before
-            if not context.participants.registry.simulated:
-                raise
-            draw += 1
+    noisy_F = release.release(sum_F, round_=after, ledger=ledger, source=context.source)
+    return ledger.released(noisy_F)

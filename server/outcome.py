@@ -14,7 +14,6 @@ from murmuration.preference.data.errors import InputError
 from murmuration.privacy import attack_bounds
 from murmuration.privacy.accounting import accountant, second_opinion
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.accounting.ledger_lines import draw_of
 from murmuration.privacy.accounting.second_opinion import SecondOpinion
 from murmuration.privacy.accounting.terms import Caveat, RunTerms, Trust, Unit, caveat_sentences
 from murmuration.privacy.disclosure import Disclosure, Public, Shown, disclosed
@@ -104,7 +103,7 @@ def result_of(
     private, terms = bool(built.charges), ledger.terms
     opinion, epsilon = _second_opinion(built, ledger), ledger.epsilon() if built.charges else None
     warnings = [opinion.warning] if opinion and opinion.warning else []
-    warnings += [*_drawn_again(ledger), *strategy.notes()]
+    warnings += strategy.notes()
     warnings += [*_randomized(context), *_caveats(context, ledger)]
     computed = marked(ledger)
     public: dict[str, object] = {
@@ -188,19 +187,6 @@ def marked(ledger: Ledger) -> Callable[[Any], Shown[Any]]:
     """Return what marks values that are computed from all that a run released; they are public
     where it ended before it released anything."""
     return ledger.released if ledger.has_released else Public
-
-
-def _drawn_again(ledger: Ledger) -> list[str]:
-    """That a seeded run did not repeat bit for bit, and what that cost."""
-    rounds = sorted({charge.round for charge in ledger.charges if draw_of(charge.replay)})
-    if not rounds:
-        return []
-    return [
-        f"{len(rounds)} {'round' if len(rounds) == 1 else 'rounds'} (the first: {rounds[0]}) did "
-        "not repeat to the last digit when the run was resumed, and were drawn and charged again, "
-        "with other coins and other noise: epsilon counts both, and the run is not the one that "
-        "its seed gives without an interruption."
-    ]
 
 
 def _attack(

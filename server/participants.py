@@ -86,7 +86,7 @@ def _ask(
     if registry.barred_N is not None and (barred := int(registry.barred_N.sum())):
         folder.log_private({"round": round_, "hosted twice, or moved": barred})
     if not config.comes_and_goes:
-        folder.keep_nodes(len(registry.nodes))
+        folder.write_private("nodes.json", {"nodes": len(registry.nodes)})
     if config.test or not config.heldout:
         return Participants.all(registry)
     if min(config.trained_on(len(registry)), config.measured_on(len(registry))) < 1:

@@ -13,10 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from murmuration.privacy.accounting.chained_record import Head
-from murmuration.privacy.accounting.ledger import Ledger, LedgerLoss
 from murmuration.privacy.accounting.ledger_lines import Account
-from murmuration.privacy.accounting.terms import RunTerms
-from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.server import checkpoints
 from murmuration.server.checkpoints import Checkpoint
@@ -27,7 +24,6 @@ from murmuration.server.run_files import (
     read_metrics,
     read_private_log,
 )
-from murmuration.server.run_lock import RunLock
 from murmuration.strategies.config import CHECK
 
 #: The name in ``released.json`` of releases after the last round; all others came before
@@ -70,35 +66,6 @@ class Done:
     def last(self) -> int:
         """The last round that was done."""
         return max([self.checkpoint.round if self.checkpoint else 0, *self.rounds])
-
-
-def open_ledger(
-    path: Path,
-    lock: RunLock,
-    done: Done,
-    *,
-    adjacency: Adjacency,
-    delta: float,
-    budget: float | None,
-    terms: RunTerms | None = None,
-) -> Ledger:
-    """The ledger of a run, new or gone on with.
-
-    Raises:
-        LedgerLoss: it has lost something; says what happened to which file.
-        LedgerError: it is in use, or of another promise.
-    """
-    ledger = Ledger(
-        path, adjacency=adjacency, delta=delta, budget=budget, begun=lock.begun, terms=terms
-    )
-    try:
-        lock.note_begun()
-        if what := missing(path, ledger.account, ledger.has_been_at, done):
-            raise LedgerLoss(what)
-    except BaseException:
-        ledger.close()
-        raise
-    return ledger
 
 
 def missing(

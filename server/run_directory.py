@@ -33,9 +33,13 @@ import numpy as np
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.chained_record import NO_LINES, Head
 from murmuration.privacy.accounting.events import HoldOut
-from murmuration.privacy.accounting.ledger import Ledger, LedgerError, read_account, read_charges
-from murmuration.privacy.accounting.terms import RunTerms
-from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.accounting.ledger import (
+    Ledger,
+    LedgerError,
+    LedgerLoss,
+    read_account,
+    read_charges,
+)
 from murmuration.privacy.disclosure import Disclosure, Public, Released, disclosed
 from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -48,7 +52,6 @@ from murmuration.server.run_files import (
     HEAD,
     PRIVATE_LOG,
     check_of,
-    former_nodes,
     read_json,
     read_metrics,
     read_private_log,
@@ -74,6 +77,7 @@ class RunDirectory(RunFolder):
 
     def __init__(self, config: RunConfig) -> None:
         self._ledger: Ledger | None = None
+        self._flush = config.seed < 0
         super().__init__(
             config.out, resume=config.resume, check_same=partial(self._check_same, config)
         )
@@ -138,30 +142,27 @@ class RunDirectory(RunFolder):
         coins = (isinstance(one.event, HoldOut) and not one.event.epsilon for one in charges)
         return not all(coins)
 
-    def open_ledger(
-        self,
-        *,
-        adjacency: Adjacency,
-        delta: float,
-        budget: float | None,
-        terms: RunTerms | None = None,
-    ) -> Ledger:
-        """Return the run's ledger, which agrees with what else the run has left.
+    def open_ledger(self, **promise: Any) -> Ledger:
+        """The run's ledger, new or gone on with, which agrees with what else the run has left.
+
+        Args:
+            promise: of `Ledger`.
 
         Raises:
-            LedgerLoss: it does not.
+            LedgerLoss: it does not; says what happened to which file.
             LedgerError: it is in use, or of another promise.
         """
-        self._ledger = resuming.open_ledger(
-            self.ledger_path,
-            self._lock,
-            resuming.Done.of(self.path),
-            adjacency=adjacency,
-            delta=delta,
-            budget=budget,
-            terms=terms,
-        )
-        return self._ledger
+        done = resuming.Done.of(self.path)
+        ledger = Ledger(self.ledger_path, **promise, begun=self._lock.begun)
+        try:
+            self._lock.note_begun()
+            if what := resuming.missing(self.ledger_path, ledger.account, ledger.has_been_at, done):
+                raise LedgerLoss(what)
+        except BaseException:
+            ledger.close()
+            raise
+        self._ledger = ledger
+        return ledger
 
     def abort(self, reason: str, sentence: str, private: Mapping[str, object]) -> None:
         """Note that the run ended early: why in kind, and exactly what happened only privately."""
@@ -236,21 +237,6 @@ class RunDirectory(RunFolder):
     def run_name(self) -> str:
         """The name of the run for nodes: the beginning of its identity."""
         return self.run_id[:24]
-
-    def keep_nodes(self, nodes: int) -> None:
-        """Note over how many nodes the users are spread.
-
-        Raises:
-            InputError: a seeded run goes on with another number. Sums would differ in their last
-                digits, so that no replay would be recognised and each be charged again.
-        """
-        before = former_nodes(self.path) or nodes
-        if before != nodes and self._seed is not None:
-            raise InputError(
-                f"--resume with other settings: the users were on {before} nodes and are now on "
-                f"{nodes}, which a seeded run cannot repeat; leave out --users-per-node"
-            )
-        self.write_private("nodes.json", {"nodes": nodes})
 
     def keep_lineage(self, names: Iterable[str]) -> None:
         """Note by name which private runs this one is made from.
@@ -350,10 +336,10 @@ class RunDirectory(RunFolder):
         return read_metrics(self.path)
 
     def save_checkpoint(self, round_: int, state: Mapping[str, np.ndarray]) -> None:
-        """Replace the checkpoint; it is on disk when this returns."""
+        """Replace the checkpoint; unless the run is seeded, it is on disk when this returns."""
         head = self._ledger.head if self._ledger else NO_LINES
         (self.path / checkpoints.PLACE).parent.mkdir(exist_ok=True)
-        checkpoints.save(self.path, Checkpoint(round_, dict(state), head))
+        checkpoints.save(self.path, Checkpoint(round_, dict(state), head), flush=self._flush)
 
     def load_checkpoint(self) -> Checkpoint | None:
         """The last checkpoint, or None if there is none; InputError if it is damaged."""

@@ -1,10 +1,8 @@
 """Training, from the registry to the figures; the same over every grid.
 
-Checkpoints: a seeded simulation replays lost rounds bit for bit at no cost, so it is saved about
-once a second, or as often as writing takes a twentieth of the time. Elsewhere every round that is
-run again is charged again, so it is saved every round. It is written while nodes compute the next
-one, and on disk before that is charged; on separate machines, whose owners keep count of what they
-answered, before they are asked.
+A round that is run again is charged again, seeded or not, so there is a checkpoint after each. It
+is written while nodes compute the next one, and is there before that is charged; on separate
+machines, whose owners keep count of what they answered, before they are asked.
 """
 
 import json
@@ -49,8 +47,6 @@ from murmuration.strategies.steps.charged_moves import ChargedMoves
 #: Hears a line of ``metrics.jsonl``.
 OnMetrics = Callable[[Mapping[str, object]], None]
 
-SECONDS_BETWEEN_CHECKPOINTS = 1.0
-TIMES_ITS_WRITING = 20.0
 #: Seconds that a round waits for its nodes where nobody says. In a simulation nobody is late: a
 #: node that fails says so.
 TIMEOUT, IN_SIMULATION = 600.0, 86_400.0
@@ -228,11 +224,10 @@ def _rounds(
         return spending(exactly=round_ == rounds) if built.charges else None
 
     noise_norm = built.noise * math.sqrt(len(optimizer.theta))
-    started = saved = time.monotonic()
+    started = time.monotonic()
     released = ledger.released
 
     def on_round(round_: int) -> None:
-        nonlocal saved
         moves.check(round_)  # before anything of it is written
         update, more = strategy.update_norm, strategy.figures()
         noise = more.get("noise_norm", Public(noise_norm)).value
@@ -256,14 +251,9 @@ def _rounds(
         folder.note_head(round_)
         folder.add_metrics(line)  # first: after the checkpoint this round would not be run again
         on_metrics(line)
-        now = time.monotonic()
-        last = round_ == rounds
-        pause = max(SECONDS_BETWEEN_CHECKPOINTS, TIMES_ITS_WRITING * saving.seconds)
-        if last or not strategy.source.seeded or now - saved > pause:
-            state = strategy.state()
-            saving.begin(lambda: folder.save_checkpoint(round_, state))
-            saved = now
-        if last:
+        state = strategy.state()
+        saving.begin(lambda: folder.save_checkpoint(round_, state))
+        if round_ == rounds:
             saving.wait()
 
     def before_round(round_: int) -> None:

@@ -261,7 +261,6 @@ class Adaptive(SteppedStrategy):
 
     name = "adaptive"
     plan: AdaptivePlan
-    draws_again = True
 
     def __init__(
         self, plan: RadiusPlan, ledger: Ledger, least_unit: float = 0.0, **arguments: Any

@@ -16,7 +16,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import count
 from typing import Protocol, cast
 
 import numpy as np
@@ -25,14 +24,11 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from murmuration.privacy.accounting.events import Event
-from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, NotRepeated
+from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.disclosure import Shown
 from murmuration.privacy.mechanisms.distributed import NodeNoise
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import (
-    PoissonSampler,
-    Sampler,
-)
+from murmuration.privacy.mechanisms.sampling import Sampler
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.strategies.protocol import aggregation, messages, secure_rounds
 from murmuration.strategies.protocol.aggregation import CohortByNode, Expected
@@ -122,10 +118,6 @@ class CohortStrategy(Strategy):
     #: Names in ``shapes`` of which nodes answer with one row for each asked user, in their order,
     #: instead of a sum. The totals hold a row for each user of the cohort, zero until one comes.
     stacked: frozenset[str] = frozenset()
-    #: Whether a seeded round that does not repeat bit for bit, when a simulation is resumed, can be
-    #: drawn and charged again. Only where no draw is over several rounds: never in a block, and
-    #: never with noise that rounds share.
-    draws_again: bool = False
     #: What nodes are told of the plan; see ``strategies.protocol.stated_plan``.
     stated: str = ""
     #: Whether it solves for the model with everybody, in ``update``, instead of taking steps.
@@ -153,8 +145,6 @@ class CohortStrategy(Strategy):
         self.plan, self.ledger = plan, ledger
         self.participants = participants
         self.sampler, self.optimizer = plan.sampler, optimizer
-        if not isinstance(self.sampler, PoissonSampler):
-            self.draws_again = False
         self.source, self.features, self.log, self.timeout = source, features, log, timeout
         self.model, self.min_nodes = model, min_nodes
         self.attendance = Attendance()
@@ -218,7 +208,7 @@ class CohortStrategy(Strategy):
 
     @property
     def is_fresh_draw(self) -> bool:
-        """True if repeating a round would draw another cohort or other noise.
+        """True if asking again in a round that was not charged would draw another cohort or noise.
 
         A round whose requests were sent is then released and charged in any case, as an empty round
         if need be. False in a simulation whose seed repeats the draw. False also if all users take
@@ -434,7 +424,10 @@ class CohortStrategy(Strategy):
                 if self._answered_before(round_):
                     updated = self._lost_round(round_)
                 else:
-                    updated = self._drawn_round(round_, arrays, config, grid)
+                    # Charged before, and not stored: with other coins and noise, it is another.
+                    self.source = self.source.again(self.ledger.draws(round_))
+                    outgoing = self.configure_train(round_, arrays, config, grid)
+                    updated = self._asked_round(round_, outgoing, grid)
             except BudgetExceeded as refusal:
                 self.attendance.check_any()  # then it is no word about the data
                 self.stopped = f"stopped before round {round_}: {refusal}"
@@ -451,29 +444,6 @@ class CohortStrategy(Strategy):
         moves.check_still(self.rounds_done)
         result.arrays = messages.model_record(self.optimizer.result_D)
         return result
-
-    def _drawn_round(
-        self, round_: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> ArrayRecord | None:
-        """Sample a cohort and train on it; returns the new model. Raises as ``start``.
-
-        A seeded round that was released before repeats, or, where this machine's last digits are
-        not those of that time, is drawn again: with another cohort and other noise it is a release
-        like any other, and charged as one. The sum of the old cohort is not released.
-        """
-        source = self.source
-        try:
-            for draw in count():
-                self.source = source.again(draw)
-                try:
-                    outgoing = self.configure_train(round_, arrays, config, grid)
-                    return self._asked_round(round_, outgoing, grid)
-                except NotRepeated:
-                    if not (self.draws_again and self._simulated):
-                        raise
-                    self.log({"round": round_, "not repeated": draw})
-        finally:
-            self.source = source
 
     def _answered_before(self, round_: int) -> bool:
         """True if nodes may have answered a round already, and would refuse to answer again."""

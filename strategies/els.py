@@ -235,7 +235,6 @@ class Els(SumStrategy, SteppedStrategy):
 
     name = "els"
     plan: ElsPlan
-    draws_again = True
 
     def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite, and no longer than G clip norms for each of ``users``."""

@@ -163,7 +163,6 @@ class Uls(SumStrategy, SteppedStrategy):
 
     name = "uls"
     plan: UlsPlan
-    draws_again = True
 
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The noisy sum over a fixed denominator; charged to the ledger first."""

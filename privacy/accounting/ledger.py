@@ -7,12 +7,8 @@ between the line and the noisy value over-counts by one charge; it can never und
 that was deleted, rolled back, cut or edited is refused.
 
 Nothing is deduplicated by round: a round that is run again draws fresh randomness and is a new
-charge. The one exception is an exact replay in a seeded simulation, where the same randomness meets
-the same sum and yields the same value again: it is recognised by a keyed hash of the exact sum (the
-key is the run's secret seed, so the hash reveals nothing to readers of the ledger). A seeded round
-that meets another sum is refused: its randomness is the old one, and no accountant covers that. It
-can be drawn again: with randomness of its own it is another release, charged like any other
-(``NotRepeated``).
+charge, seeded or not. Seeded draws are keyed by the number that the charge has among those of its
+round (``Charge.attempt``, ``draws``), so no two lines have the same noise.
 
 One process writes a ledger at a time (an advisory lock on the file, gone when the process is), and
 a write that fails ends the ledger's use: what is on disk then is only known once it is read again.
@@ -44,11 +40,9 @@ from murmuration.privacy.accounting.ledger_lines import (
     LedgerError,
     LedgerInUse,
     LedgerLoss,
-    NotRepeated,
     account_of,
-    draw_of,
 )
-from murmuration.privacy.accounting.terms import RunTerms
+from murmuration.privacy.accounting.terms import Caveat, RunTerms
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Released
 
@@ -92,7 +86,6 @@ class Ledger:
         header = _header(adjacency, delta, budget, terms, path)
         self.path, self.adjacency, self.delta, self.budget = path, adjacency, delta, budget
         self._cleared: Counter[Event] = Counter()
-        self._same: dict[tuple[int, str], list[Charge]] = {}
         try:
             self._record = ChainedRecord(path, header, begun=begun)
         except RecordDamaged as damage:
@@ -111,10 +104,8 @@ class Ledger:
         except BaseException:
             self._record.close()
             raise
-        #: Charges that were granted since it was opened, repetitions included.
+        #: Charges that were granted since it was opened, those of ``charge_once`` included.
         self.granted: list[Charge] = []
-        for charge in self._account.charges:
-            self._same.setdefault((charge.round, charge.covers), []).append(charge)
         for caveat in sorted(terms.caveats) if terms else ():
             self.note(caveat)
 
@@ -188,41 +179,38 @@ class Ledger:
                 )
         self._cleared = Counter(planned)
 
-    def charge(
-        self, event: Event, *, round_: int, covers: str, replay: str | None = None
-    ) -> Charge:
+    def charge(self, event: Event, *, round_: int, covers: str, seeded: bool = False) -> Charge:
         """Write one charge to disk and return it; only then may the value be released.
 
-        With ``replay`` (a keyed hash of the exact sum, seeded runs only) a charge for the same
-        event, round, coverage and hash is returned as it stands instead of being written again; one
-        with another hash is refused, because a seeded run draws the same randomness again, unless
-        all charges that are there are of earlier draws (``draw_of``).
+        ``seeded``: its noise follows from a seed, which goes with all that is made from the run.
 
         Raises:
-            NotRepeated: a seeded round that was charged before does not repeat exactly. Nothing was
-                written and nothing may be released.
             ValueError: a release that an earlier one should have paid for, and has not.
             BudgetExceeded: the composition with this event and what is planned would exceed the
                 budget. Nothing was written and nothing may be released.
             OSError: the line may not be on disk, so nothing may be released.
         """
-        same = self._same.get((round_, covers), [])
-        for earlier in same:
-            if replay is not None and earlier.replay == replay and earlier.event == event:
-                self.granted.append(earlier)
-                return earlier
-        if replay is not None and any(draw_of(one.replay) >= draw_of(replay) for one in same):
-            # Its randomness would be the old one: two releases on one cohort are not two samples.
-            raise NotRepeated(
-                f"{self.path}: round {round_} was released before with another sum; a seeded run "
-                "can be resumed only where it repeats exactly: choose another --out"
-            )
         self._account.check_paid(event, round_, covers)
         self._check_budget(event)
-        charge = Charge(event, round_, covers, attempt=len(same), replay=replay)
+        if seeded:
+            self.note(Caveat.SEEDED.value)
+        charge = Charge(event, round_, covers, self._account.attempts(round_, covers))
         self._write(charge)
         self.granted.append(charge)
         return charge
+
+    def charge_once(self, event: Event, *, round_: int, covers: str) -> Charge:
+        """As ``charge``, of what is the same however often it is told: a charge that is there
+        pays."""
+        for charge in self.charges:
+            if (charge.event, charge.round, charge.covers) == (event, round_, covers):
+                self.granted.append(charge)
+                return charge
+        return self.charge(event, round_=round_, covers=covers)
+
+    def draws(self, round_: int) -> int:
+        """The number of draws of a round that were charged by now."""
+        return self._account.draws(round_)
 
     @property
     def has_released(self) -> bool:
@@ -252,8 +240,7 @@ class Ledger:
 
         Epsilon is infinite from here on.
         """
-        same = self._same.get((round_, covers), [])
-        self._write(Charge(Unprotected(), round_, covers, attempt=len(same)))
+        self._write(Charge(Unprotected(), round_, covers, self._account.attempts(round_, covers)))
 
     def spent(self) -> Counter[Event]:
         """The number of charges of each event."""
@@ -291,12 +278,10 @@ class Ledger:
                 "covers": charge.covers,
                 "attempt": charge.attempt,
                 "event": events.to_json(charge.event),
-                "replay": charge.replay,
                 "at": _now(),
                 "nonce": _nonce(),
             }
         )
-        self._same.setdefault((charge.round, charge.covers), []).append(charge)
 
     def _add(self, line: Mapping[str, Any]) -> None:
         """Write a line and count it."""
@@ -316,12 +301,10 @@ class LedgerOfPart:
         self.adjacency = ledger.adjacency
         self._ledger, self._part = ledger, part
 
-    def charge(
-        self, event: Event, *, round_: int, covers: str, replay: str | None = None
-    ) -> Charge:
+    def charge(self, event: Event, *, round_: int, covers: str, seeded: bool = False) -> Charge:
         """As ``Ledger.charge``."""
         of_part = ParallelEvent(self._part, event)
-        return self._ledger.charge(of_part, round_=round_, covers=covers, replay=replay)
+        return self._ledger.charge(of_part, round_=round_, covers=covers, seeded=seeded)
 
 
 def read_account(path: Path) -> tuple[Account, Contents]:

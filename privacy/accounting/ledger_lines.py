@@ -5,8 +5,8 @@
     {"caveat": name}                         one that came up later
     {"published": nonce}                     what was charged before is about to be published, once:
                                                    copies of a folder that both do so are two runs
-    {"round": …, "covers": …, "attempt": …, "event": …, "replay": …, "nonce": …}   a charge; its
-                                                   nonce tells copies of a run that both go on apart
+    {"round": …, "covers": …, "attempt": …, "event": …, "nonce": …}   a charge; its nonce tells
+                                                   copies of a run that both go on apart
 
 How lines are chained and kept: ``privacy.accounting.chained_record``.
 """
@@ -27,7 +27,7 @@ from murmuration.privacy.accounting.events import (
     Event,
     ParallelEvent,
 )
-from murmuration.privacy.accounting.terms import Caveat, RunTerms, printable
+from murmuration.privacy.accounting.terms import RunTerms, printable
 from murmuration.privacy.adjacency import Adjacency
 
 VERSION = 3
@@ -51,34 +51,18 @@ class LedgerLoss(LedgerError):
         )
 
 
-class NotRepeated(LedgerError):
-    """A seeded round was released before, from another sum with the same randomness."""
-
-
 #: What reading a line raises that says nothing which can be counted.
 _NO_LINE = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
-#: ``replay`` of what is released once in a run, whatever its draws come from.
-ONCE = "told once"
-
-
-def draw_of(replay: str | None) -> int:
-    """The number of earlier draws of a charge's round, which stands before its keyed hash."""
-    before, drawn, _ = (replay or "").partition(":")
-    return int(before) if drawn else 0
 
 
 @dataclass(frozen=True)
 class Charge:
-    """One line of the ledger. ``attempt`` counts the charges for the same round and coverage.
-
-    ``replay``: by what a seeded run recognises its sum; see ``draw_of``.
-    """
+    """One line of the ledger. ``attempt`` is how many came before for its round and coverage."""
 
     event: Event
     round: int
     covers: str
     attempt: int = 0
-    replay: str | None = None
 
 
 @dataclass
@@ -99,14 +83,21 @@ class Account:
     _paid: dict[str, tuple[BufferedGaussian | None, int, int]] = field(
         default_factory=dict, repr=False, compare=False
     )
+    _attempts: dict[int, Counter[str]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def terms(self) -> RunTerms:
-        """The run's terms, with every caveat that its lines show."""
-        terms, seen = RunTerms.from_json(self.promise), set(self.noted)
-        if any((charge.replay or ONCE) != ONCE for charge in self.charges):
-            seen.add(Caveat.SEEDED.value)
-        return replace(terms, caveats=terms.caveats | seen)
+        """The run's terms, with the caveats that came up later."""
+        terms = RunTerms.from_json(self.promise)
+        return replace(terms, caveats=terms.caveats | self.noted)
+
+    def attempts(self, round_: int, label: str) -> int:
+        """The number of charges of a round for this coverage."""
+        return self._attempts.get(round_, Counter())[label]
+
+    def draws(self, round_: int) -> int:
+        """The number of draws of a round that were charged: of the charge that came most often."""
+        return max(self._attempts.get(round_, Counter()).values(), default=0)
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Count a line; one of ``_NO_LINE`` if it says nothing that can be."""
@@ -120,10 +111,12 @@ class Account:
                 round=int(line["round"]),
                 covers=str(line["covers"]),
                 attempt=int(line["attempt"]),
-                replay=line["replay"],
             )
             self.check_paid(charge.event, charge.round, charge.covers)
+            if charge.attempt != self.attempts(charge.round, charge.covers):
+                raise ValueError(f"attempt {charge.attempt} at round {charge.round} is another's")
             self._count_paid(charge)
+            self._attempts.setdefault(charge.round, Counter())[charge.covers] += 1
             self.charges.append(charge)
             self.spent[charge.event] += 1
 

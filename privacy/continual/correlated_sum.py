@@ -25,7 +25,6 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.continual.toeplitz import ToeplitzFactor
 from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.privacy.mechanisms.noisy_sum import fingerprint
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import CyclicSampler
 from murmuration.privacy.theorems import Theorem, find
@@ -143,8 +142,6 @@ class CorrelatedNoise:
 
         Raises:
             ValueError: the sum is not finite, or the ledger is for another adjacency.
-            NotRepeated: a seeded round was released before from other values, from other noise of
-                the rounds before; nothing is released.
             BudgetExceeded: the ledger refuses; nothing is released.
         """
         mechanism = self.mechanism
@@ -154,16 +151,12 @@ class CorrelatedNoise:
             raise ValueError(
                 f"the ledger is for {ledger.adjacency}, the plan for {mechanism.adjacency}"
             )
-        charged = [charge.round for charge in ledger.charges if charge.covers == covers]
-        again = source.seeded and round_ in charged  # then it repeats exactly, or is refused
-        if not again and self.charges != len(charged):
+        charged = sum(charge.covers == covers for charge in ledger.charges)
+        if self.charges != charged:
             self.forget()
-        parameters = self.factor.parameters  # by another factor the same draw is other noise
-        seen_D = np.concatenate([sum_D, self.noise_D, parameters])
-        replay = fingerprint(seen_D, mechanism.std, round_, covers, source)
         event = mechanism.event_of(round_, begins=not self.rounds)
-        charge = ledger.charge(event, round_=round_, covers=covers, replay=replay)
+        charge = ledger.charge(event, round_=round_, covers=covers, seeded=source.seeded)
         stream = source.stream(f"noise {covers}", round_, charge.attempt)
         noise_D = self.next(mechanism.std * stream.standard_normal(sum_D.shape))
-        self.charges = len(charged) + (not again)
+        self.charges = charged + 1
         return sum_D + noise_D

@@ -24,7 +24,6 @@ import numpy as np
 from murmuration.privacy.accounting.events import PureDp
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms.noisy_sum import fingerprint
 from murmuration.privacy.mechanisms.randomness import Randomness
 
 
@@ -113,15 +112,11 @@ class AboveThreshold:
 
         Raises:
             ValueError: the ledger is for another adjacency.
-            LedgerError: a seeded series of this name was opened before with other constants.
             BudgetExceeded: the ledger refuses.
         """
         if ledger.adjacency is not self.adjacency:
             raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
-        # No data yet: in a simulation the same series again is the same draw again.
-        public = np.array([self.threshold, self.query_scale])
-        replay = fingerprint(public, self.threshold_scale, round_, covers, source)
-        charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
+        charge = ledger.charge(self.event, round_=round_, covers=covers, seeded=source.seeded)
         name = f"threshold {covers} {charge.attempt}"
         noise = source.stream(name, round_).laplace(0.0, self.threshold_scale)
         return OpenThreshold(self, f"{name} {round_}", source, self.threshold - noise)

@@ -15,7 +15,6 @@ import numpy as np
 from murmuration.privacy.accounting.events import PureChoice
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms.noisy_sum import fingerprint
 from murmuration.privacy.mechanisms.randomness import Randomness
 
 #: Largest number of judgements in each bucket; users with more are in the last one.
@@ -51,14 +50,13 @@ def release_median(
     cost, since there the counts are public.
 
     Raises:
-        LedgerError: a seeded run released it before from other counts; nothing is released.
         BudgetExceeded: the ledger refuses; nothing is released.
     """
     if adjacency.counts_are_public:
         below_J = np.cumsum(users_J)
         return GRID[int(np.searchsorted(below_J, users_J.sum() / 2))]
     covers = "median of users' numbers of judgements"
-    replay = fingerprint(users_J, epsilon, 0, covers, source)
-    charge = ledger.charge(PureChoice(epsilon), round_=0, covers=covers, replay=replay)
+    event = PureChoice(epsilon)
+    charge = ledger.charge(event, round_=0, covers=covers, seeded=source.seeded)
     coins = source.stream(covers, charge.attempt)
     return GRID[int(coins.choice(len(GRID), p=probabilities(users_J, epsilon, adjacency)))]

@@ -10,8 +10,6 @@ Legend: D dimensions.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
@@ -88,22 +86,14 @@ class GaussianSum:
         covers: str,
         ledger: Ledger,
         source: Randomness,
-        also_hashed: float | None = None,
     ) -> np.ndarray:
         """``sum_D`` with noise, float64, shape (D,); charged to ``ledger`` before it exists.
 
-        also_hashed is not released here: an exact value of the same cohort that is used next, which
-        must be the same too for a seeded round to be an exact replay.
-
         Raises:
             ValueError: the sum is not finite, or the ledger is for another adjacency.
-            NotRepeated: a seeded round was released before from other values of the same draw;
-                nothing is released.
             BudgetExceeded: the ledger refuses; nothing is released.
         """
-        return _release(
-            self, sum_D, round_, covers, ledger=ledger, source=source, also_hashed=also_hashed
-        )
+        return _release(self, sum_D, round_, covers, ledger=ledger, source=source)
 
 
 @dataclass(frozen=True)
@@ -160,21 +150,6 @@ def _mechanism(discrete: DiscreteNoise | DistributedNoise | None) -> Mechanism:
     return discrete.mechanism if discrete else Mechanism.GAUSSIAN
 
 
-def fingerprint(
-    values: np.ndarray, scale: float, round_: int, covers: str, source: Randomness
-) -> str | None:
-    """The keyed hash by which a seeded run recognises an exact replay; None without a seed.
-
-    Of a round that was drawn before, with how often: what was drawn otherwise is no replay.
-    """
-    if not source.seeded:
-        return None
-    # The scale counts: the same draw at two scales would cancel out, so that is no replay.
-    message = f"{covers}\x1f{round_}\x1f{scale!r}\x1f".encode() + values.tobytes()
-    result = hmac.new(source.key("replay"), message, hashlib.sha256).hexdigest()
-    return f"{source.draw}:{result}" if source.draw else result
-
-
 def _release(
     mechanism: GaussianSum | ExampleSum | JointSum,
     values_D: np.ndarray,
@@ -183,7 +158,6 @@ def _release(
     *,
     ledger: Ledger,
     source: Randomness,
-    also_hashed: float | None = None,
     last: tuple[float, float] | None = None,
 ) -> np.ndarray:
     """Noise on the sum of a mechanism, charged before it exists; ``last`` is scale and step of the
@@ -199,12 +173,10 @@ def _release(
     step_D = np.full_like(values_D, mechanism.clip.step)
     if last is not None:
         std_D[-1], step_D[-1] = last
-    seen = values_D if also_hashed is None else np.append(values_D, also_hashed)
-    replay = fingerprint(seen, mechanism.std, round_, covers, source)
-    charge = ledger.charge(mechanism.event, round_=round_, covers=covers, replay=replay)
+    charge = ledger.charge(mechanism.event, round_=round_, covers=covers, seeded=source.seeded)
     if mechanism.discrete is not None:
         return mechanism.discrete.add(values_D, std_D, step_D, source)
-    # A seeded round that meets other values was refused, so its noise is never used twice.
+    # No two lines of a ledger have the same round, coverage and attempt, nor the same noise.
     stream = source.stream(f"noise {covers}", round_, charge.attempt)
     return values_D + std_D * stream.standard_normal(values_D.shape)
 
@@ -386,11 +358,9 @@ class JointSum:
 
         Raises:
             ValueError: a value is not finite, or the ledger is for another adjacency.
-            NotRepeated: as ``GaussianSum.release``.
             BudgetExceeded: the ledger refuses; nothing is released.
         """
         values_D1 = np.append(np.asarray(sum_D, dtype=np.float64), count)
-        # Both scales count: the same draw at two scales would cancel out, so that is no replay.
         noisy_D1 = _release(
             self,
             values_D1,
@@ -398,7 +368,6 @@ class JointSum:
             covers,
             ledger=ledger,
             source=source,
-            also_hashed=self.count_noise,
             last=(self.count_noise, COUNT_STEP),
         )
         return noisy_D1[:-1], float(noisy_D1[-1])

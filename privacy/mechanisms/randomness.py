@@ -1,8 +1,9 @@
 """Random draws: a function of (seed, purpose, round, user), or of the operating system.
 
 A seeded run is a simulation. Each draw is keyed by what it is *for*, never by how many draws came
-before it, so grouping users differently, processing them in another order or resuming after a crash
-cannot change it. Without a seed every stream takes a fresh 256-bit key from the operating system.
+before it, so grouping users differently or processing them in another order cannot change it; a
+round that is drawn again has draws of its own (``again``). Without a seed every stream takes a
+fresh 256-bit key from the operating system.
 
 Streams are ChaCha20 (``randomgen``), keyed directly: the seeded key is SHA-256 of the seed and the
 purpose. Per-user words come from a keyed 64-bit mixer when seeded (no stream per user is opened:

@@ -23,7 +23,6 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import discrete_laplace
 from murmuration.privacy.mechanisms.hold_out import HoldOut
-from murmuration.privacy.mechanisms.noisy_sum import fingerprint
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.user_histogram import ACCURACIES, Spread
 
@@ -167,14 +166,12 @@ class TallyRelease:
 
         Raises:
             ValueError: the sums are no whole numbers, or the ledger is for another adjacency.
-            LedgerError: a seeded run released this before from other sums; nothing is released.
             BudgetExceeded: the ledger refuses; nothing is released.
         """
         if ledger.adjacency is not self.adjacency:
             raise ValueError(f"the ledger is for {ledger.adjacency}, the plan for {self.adjacency}")
         if sum_F.shape != (self.tally.figures,) or not (np.mod(sum_F, 1.0) == 0.0).all():
             raise ValueError("what is said of held-out users must be whole numbers")
-        replay = fingerprint(sum_F, float(self.scale), round_, COVERS, source)
-        charge = ledger.charge(self.event, round_=round_, covers=COVERS, replay=replay)
+        charge = ledger.charge(self.event, round_=round_, covers=COVERS, seeded=source.seeded)
         coins = source.stream(COVERS, round_, charge.attempt)
         return [int(value) + discrete_laplace.draw(self.scale, coins) for value in sum_F]

@@ -31,7 +31,6 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.mixture import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import square
-from murmuration.privacy.mechanisms.noisy_sum import fingerprint
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.privacy.theorems import ALL, Mechanism, Participation, Theorem, Unit
@@ -270,7 +269,6 @@ class FilteredMean:
 
         Raises:
             ValueError: the ledger is for another adjacency.
-            LedgerError: a seeded round was released before from other values; nothing is released.
             BudgetExceeded: the ledger refuses; nothing is released.
         """
         if ledger.adjacency is not self.adjacency:
@@ -279,9 +277,7 @@ class FilteredMean:
         near_SS = near(rows_SD, self.radius)
         weights_S = majority_weights(degrees(near_SS))
         weight, mean_D = weighted_mean(rows_SD, weights_S)
-        exact = np.concatenate([[self.test_std, self.bar, weight], mean_D])
-        replay = fingerprint(exact, self.std, round_, covers, source)
-        charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
+        charge = ledger.charge(self.event, round_=round_, covers=covers, seeded=source.seeded)
         noise = source.stream(f"noise {covers}", round_, charge.attempt)
         if weight + self.test_std * noise.standard_normal() < self.bar:
             return None

@@ -34,7 +34,6 @@ from murmuration.privacy.accounting.ledger import Ledger, LedgerOfPart
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.above_threshold import AboveThreshold, Halted, OpenThreshold
 from murmuration.privacy.mechanisms.coins import user_words
-from murmuration.privacy.mechanisms.noisy_sum import fingerprint
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.strategies import contributions
@@ -318,11 +317,8 @@ class AupPublished(SteppedStrategy):
         """End the phase, charging what it had planned: when it ended depends on data."""
         left = range(self.plan.phases[number - 1].rounds - step + 1)
         for later in left:
-            covers, nothing = "not released: halted", np.zeros(0)
-            replay = fingerprint(nothing, 0.0, round_ + later, covers, self.source)
-            ledger.charge(
-                self.plan.event(number), round_=round_ + later, covers=covers, replay=replay
-            )
+            covers = "not released: halted"
+            ledger.charge(self.plan.event(number), round_=round_ + later, covers=covers)
         self.optimizer.halted = True
         if number == len(self.plan.phases):
             raise Halted(
@@ -350,7 +346,6 @@ def noisy_mean(
     Formal guarantee: none. The event is what is claimed, and nothing here bounds the mean.
     """
     covers = "filtered mean, as published"
-    replay = fingerprint(mean_D, std, round_, covers, source)
-    charge = ledger.charge(event, round_=round_, covers=covers, replay=replay)
+    charge = ledger.charge(event, round_=round_, covers=covers, seeded=source.seeded)
     noise = source.stream(f"noise {covers}", round_, charge.attempt)
     return mean_D + std * noise.standard_normal(mean_D.shape)

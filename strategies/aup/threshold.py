@@ -101,11 +101,10 @@ class ThresholdPlan(RadiusPlan):
 class AupThreshold(AupCentred):
     """The server half: that of ``AupCentred`` with another rule for the radius.
 
-    If draws cannot be repeated, a series that was running when the process ended counts as spent:
-    whether it had just said "no" is unknown.
+    A series that was running when the process ended counts as spent: whether it had just said "no"
+    is unknown.
     """
 
-    draws_again = False  # a series of tests is one draw over many rounds
     plan: ThresholdPlan  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(
@@ -120,20 +119,17 @@ class AupThreshold(AupCentred):
         """None: its tests ask the server, which adds noise to exact counts."""
 
     def _release(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
-        within = float(totals["within"][0])
-        # The question comes second: a seeded round that does not repeat, in sum or count, is
-        # refused here, and a series that is opened again gives the answers that it gave before.
         noisy_D = self.plan.mechanism_at(self.radius).release(
             totals["sum"],
             round_=round_,
             covers="gradient sum",
             ledger=self.ledger,
             source=self.source,
-            also_hashed=within,
         )
         self._figures = {"radius": self.ledger.released(self.radius)}
         if self._spent < self.plan.series:
-            self.radius = self.plan.rule.next(self.radius, self._ask(round_, within))
+            passed = self._ask(round_, float(totals["within"][0]))
+            self.radius = self.plan.rule.next(self.radius, passed)
         return noisy_D
 
     def _ask(self, round_: int, within: float) -> bool:
@@ -175,5 +171,5 @@ class AupThreshold(AupCentred):
         super().restore(state)
         self._spent, self._begun = (int(value) for value in state["series"])
         self._open = None
-        if self._begun and not self.source.seeded:
+        if self._begun:
             self._spent, self._begun = self._spent + 1, 0

@@ -126,8 +126,7 @@ def plain_totals(
             arrived[node] = expected.read(reply, waiting.pop(node, None))
         except messages.MalformedReply as error:
             notes.leave_out(node, str(error))
-        # Added in the order of asking, so that rounding does not depend on who was faster: a
-        # replayed round must have the same sum to the last bit. What came early waits.
+        # Added in the order of asking, so that rounding does not depend on who was faster.
         while turn and turn[0] not in waiting:
             add(turn.popleft())
     for node in turn:

@@ -36,7 +36,6 @@ from murmuration.preference.models import declared, preference_model
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.events import RandomizedLabels as LabelsTold
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.accounting.ledger_lines import ONCE
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
@@ -263,7 +262,7 @@ class LocalLabel(CohortStrategy):
         del arrays, config, grid
         (event,) = self.plan.charges
         # Nodes tell a label once: whoever asks again gets the same, and nothing more is spent.
-        self.ledger.charge(event, round_=server_round, covers="labels", replay=ONCE)
+        self.ledger.charge_once(event, round_=server_round, covers="labels")
         outgoing, first = [], 0
         for node, asked in self.participants.registry.by_node(self.sample_cohort(server_round)):
             self._asked_users[node] = slice(first, first + len(asked))

@@ -53,7 +53,7 @@ class ChargedMoves:
         Raises:
             UnchargedMove: it moved, and nothing was charged for the round since the last one was
                 checked: a charge made ahead, or before a round was run again, pays for no draw of
-                this round. One that the ledger recognised as a repetition does.
+                this round. One of ``Ledger.charge_once`` does.
         """
         granted = self._ledger.granted[self._checked :]
         self._checked += len(granted)

@@ -212,13 +212,11 @@ def test_an_unknown_caveat_is_kept_and_told():
 TERMS = {"adjacency": ADD, "delta": 1e-5, "budget": None}
 
 
-def charged(path, rounds, terms=None, replay=None):
+def charged(path, rounds, terms=None, seeded=False):
     path.parent.mkdir(parents=True, exist_ok=True)
     with Ledger(path, **TERMS, terms=terms) as ledger:
         for round_ in range(len(ledger.charges) + 1, rounds + 1):
-            ledger.charge(
-                EVENT, round_=round_, covers="a sum", replay=replay and f"{replay}{round_}"
-            )
+            ledger.charge(EVENT, round_=round_, covers="a sum", seeded=seeded)
     return path
 
 
@@ -298,8 +296,8 @@ def test_a_word_alone_takes_the_figure_away(tmp_path, caveat):
 
 
 def test_what_a_ledgers_lines_show_needs_no_word(tmp_path):
-    """A seed shows in its replays: no header can hide it."""
-    path = charged(tmp_path / "run" / "ledger.jsonl", 2, plain(), replay="h")
+    """A seed shows in what it drew: no header can hide it."""
+    path = charged(tmp_path / "run" / "ledger.jsonl", 2, plain(), seeded=True)
     assert ReleasedRun.read(path).terms.caveats == {Caveat.SEEDED}
 
 

@@ -20,7 +20,13 @@ def made(tmp_path, make_result):
     """A function: a run's folder, with a ledger; with a result if there are changes to one."""
 
     def make(
-        name, result=True, adjacency="add-remove", delta=1e-5, replay=None, noise=1.0, **changes
+        name,
+        result=True,
+        adjacency="add-remove",
+        delta=1e-5,
+        drawn=False,
+        noise=1.0,
+        **changes,
     ):
         folder = tmp_path / name
         folder.mkdir()
@@ -31,7 +37,7 @@ def made(tmp_path, make_result):
             folder / "ledger.jsonl", budget=50.0 if noise == 1.0 else None, **terms
         ) as ledger:
             event = PoissonGaussian(0.1, noise)
-            ledger.charge(event, round_=1, covers="gradient sum", replay=replay)
+            ledger.charge(event, round_=1, covers="gradient sum", seeded=drawn)
             head = str(ledger.head)
             spent = ledger.epsilon() if noise == 1.0 else 1.0
         if result:
@@ -99,7 +105,7 @@ def test_a_result_that_was_edited_makes_epsilon_no_smaller(made):
 
 @pytest.mark.parametrize("changes", [{"result": False}, {"seeded": False}])
 def test_a_seed_that_the_ledger_knows_follows_epsilon(made, changes):
-    folder = made("a", replay="0:ab", **changes)
+    folder = made("a", drawn=True, **changes)
     assert read_run(folder).line()[2].endswith("(simulation, seed known)")
 
 

@@ -7,7 +7,6 @@ import pytest
 def broken_off(monkeypatch):
     """A function: run a config and die right after the checkpoint of a round."""
     from murmuration.client.app import app as client_app
-    from murmuration.server import training
     from murmuration.server.run import run_training
     from murmuration.server.run_directory import RunDirectory
     from murmuration.sims.runtimes.local import LocalGrid
@@ -24,8 +23,6 @@ def broken_off(monkeypatch):
                 raise Killed
 
         with monkeypatch.context() as patched, pytest.raises(Killed):
-            patched.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-            patched.setattr(training, "TIMES_ITS_WRITING", 0.0)
             patched.setattr(RunDirectory, "save_checkpoint", save_and_die)
             run_training(config, LocalGrid(client_app, 1, config.to_run_config()))
 

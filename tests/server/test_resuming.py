@@ -10,21 +10,14 @@ import pytest
 from damage import rewrite
 from local_runs import run
 
-from murmuration.client.app import app as client_app
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting import chained_record
-from murmuration.privacy.accounting.ledger import read_account
-from murmuration.privacy.mechanisms.clipping import UserClip
 from murmuration.reporting import run_end
-from murmuration.server.run import run_training
 from murmuration.server.run_directory import RunDirectory
 from murmuration.server.run_files import read_metrics
-from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.protocol.arrays import decoded, encoded
-from murmuration.strategies.uls import DEFAULT_CLIP
 
 pytestmark = [
     pytest.mark.usefixtures("quick_runs"),
@@ -167,7 +160,9 @@ def test_a_full_disk_ends_a_run_in_one_line_and_it_goes_on(config, monkeypatch, 
     assert "\n" not in str(it.value)
     resumed = run(replace(config, resume=True))
     whole = run(replace(config, out=config.out + "-whole"))
-    assert (resumed["rounds"], resumed["epsilon"]) == (5, whole["epsilon"])
+    # A round that was charged and could not be stored is charged again, and the budget ends it.
+    rounds = 4 if file in ("checkpoint", "metrics.jsonl") else 5
+    assert (resumed["rounds"], resumed["epsilon"]) == (rounds, whole["epsilon"])
 
 
 def test_a_disk_that_is_full_for_the_ledger_releases_nothing(config, monkeypatch):
@@ -201,50 +196,7 @@ def test_a_damaged_checkpoint_ends_in_one_line(config, broken_off):
     assert [line["round"] for line in ledger_lines(config)][:4] == [0, 1, 2, 1]
 
 
-def test_a_round_whose_sum_differs_is_drawn_and_charged_again(
-    tmp_path, crowd, crowd_test, broken_off
-):
-    class Elsewhere(LocalGrid):
-        """As on a machine whose sums have other last digits."""
-
-        def pull_messages(self, message_ids):
-            for reply in super().pull_messages(message_ids):
-                if "sums" in reply.content.array_records:
-                    sums = reply.content.array_records["sums"]
-                    sum_D = decoded(sums["sum"]).copy()
-                    sum_D[0] += UserClip(DEFAULT_CLIP).step
-                    sums["sum"] = encoded(sum_D)
-                yield reply
-
-    config = RunConfig(
-        data=crowd, test=crowd_test, epsilon=4.0, delta=1e-3, rounds=4, cohort=15, seed=3,
-        out=str(tmp_path / "run"),
-    )  # fmt: skip
-    broken_off(config, after=2)
-    shutil.rmtree(Path(config.out) / "checkpoint")  # so that both are done again
-    (Path(config.out) / "metrics.jsonl").unlink()
-    config = replace(config, resume=True)
-    result = run_training(config, Elsewhere(client_app, 1, config.to_run_config()))
-    charges = read_account(Path(config.out) / "ledger.jsonl")[0].charges
-    assert [charge.round for charge in charges] == [1, 2, 1, 2]
-    assert result["rounds"] == 2  # the budget was for four
-    assert "over the budget" in result["stopped"]
-    assert result["epsilon"] <= 4.0
-    (said,) = [text for text in result["warnings"] if "drawn and charged again" in text]
-    assert said.startswith("2 rounds (the first: 1) did not repeat to the last digit")
-
-
-def test_held_out_figures_that_differ_are_charged_again_or_not_told(tmp_path, crowd):
-    class Elsewhere(LocalGrid):
-        """A user of the test is counted otherwise."""
-
-        def pull_messages(self, message_ids):
-            for reply in super().pull_messages(message_ids):
-                if "tally" in reply.content.array_records.get("sums", {}):
-                    sums = reply.content.array_records["sums"]
-                    sums["tally"] = encoded(decoded(sums["tally"]) * 0.0)
-                yield reply
-
+def test_held_out_figures_that_were_lost_are_charged_again_or_not_told(tmp_path, crowd):
     config = RunConfig(
         data=crowd, heldout=0.4, epsilon=4.0, delta=1e-3, rounds=2, cohort=15, seed=3,
         out=str(tmp_path / "run"),
@@ -253,7 +205,6 @@ def test_held_out_figures_that_differ_are_charged_again_or_not_told(tmp_path, cr
     assert first["heldout_accuracy"] is not None
     for name in ("result.json", "released.json"):
         (Path(config.out) / name).unlink()
-    config = replace(config, resume=True)
-    result = run_training(config, Elsewhere(client_app, 1, config.to_run_config()))
+    result = run(replace(config, resume=True))
     assert result["heldout_accuracy"] is None  # there was no budget to tell it twice
     assert result["epsilon"] == first["epsilon"]

@@ -24,7 +24,7 @@ from murmuration.privacy.disclosure import Disclosure, Released
 from murmuration.server import run_folder
 from murmuration.server.result import Result
 from murmuration.server.run_directory import RunDirectory
-from murmuration.server.run_files import read_json
+from murmuration.server.run_files import former_nodes, read_json
 from murmuration.server.run_lock import RunLock
 
 pytestmark = pytest.mark.settings(data="d.jsonl", delta=1e-5, seed=7)
@@ -448,13 +448,13 @@ def test_two_processes_at_once_on_one_folder(config, tmp_path):
 
 def test_damaged_json_is_one_line(config):
     folder = RunDirectory(replace(config, seed=-1))
-    folder.keep_nodes(3)
+    folder.write_private("nodes.json", {"nodes": 3})
     folder.once("group-size", lambda: Released(4))
     folder.write_result(Result(**RESULT))
     looks = {
         "result.json": lambda: Result.read(folder.path),
         "private/keys.json": lambda: folder.secret("hold-out coins"),
-        "private/nodes.json": lambda: folder.keep_nodes(3),
+        "private/nodes.json": lambda: former_nodes(folder.path),
         "released.json": lambda: folder.once("group-size", lambda: Released(5)),
     }
     for name, look in looks.items():

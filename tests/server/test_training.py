@@ -84,7 +84,7 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def killed_after(monkeypatch, round_, checkpoints=True):
+def killed_after(monkeypatch, round_):
     """A run that ends after ``round_``'s metrics, before its checkpoint."""
     real = RunDirectory.add_metrics
 
@@ -94,9 +94,6 @@ def killed_after(monkeypatch, round_, checkpoints=True):
             raise Killed
 
     monkeypatch.setattr(RunDirectory, "add_metrics", add_metrics)
-    if checkpoints:
-        monkeypatch.setattr(training, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
-        monkeypatch.setattr(training, "TIMES_ITS_WRITING", 0.0)
 
 
 def test_result(config, crowd_test):
@@ -316,44 +313,30 @@ def test_unseeded_runs_differ(config):
     assert np.abs(thetas[0] - thetas[1]).max() > 1e-3
 
 
-@pytest.mark.parametrize("checkpoints", [True, False])
-def test_a_killed_seeded_run_goes_on_as_if_nothing_had_happened(config, monkeypatch, checkpoints):
-    whole = run(replace(config, out=config.out + "-whole"))
+@pytest.mark.parametrize("seed", [-1, 3])
+def test_a_killed_run_charges_a_round_again_and_stops_in_time(config, monkeypatch, seed):
+    config = replace(config, seed=seed)
     with monkeypatch.context() as patched:
-        killed_after(patched, 3, checkpoints)
+        killed_after(patched, 3)
         with pytest.raises(Killed):
             run(config)
     given, real = [], training.result_of
     monkeypatch.setattr(training, "result_of", lambda *a: given.extend(a) or real(*a))
-    resumed = run(replace(config, resume=True))
-    paces = [pace.rounds for pace in given if isinstance(pace, Pace)]
-    np.testing.assert_array_equal(
-        weights(config), weights(replace(config, out=config.out + "-whole"))
-    )
-    assert resumed["epsilon"] == whole["epsilon"]
-    assert [(line["round"], line["attempt"]) for line in ledger_lines(config)] == [
-        (round_, 0) for round_ in (0, 1, 2, 3, 4, 5, 6)
-    ]
-    lines = RunDirectory(replace(config, resume=True)).metrics()
-    assert [line["round"] for line in lines] == [1, 2, 3, 4, 5]
-    # Speed is that of the rounds run here, not of all.
-    assert paces == [3 if checkpoints else 5]
-
-
-def test_a_killed_deployed_run_charges_again_and_stops_in_time(config, monkeypatch):
-    unseeded = replace(config, seed=-1)
-    with monkeypatch.context() as patched:
-        killed_after(patched, 3)
-        with pytest.raises(Killed):
-            run(unseeded)
-    result = run(replace(unseeded, resume=True))
+    grid = WatchedGrid(again := replace(config, resume=True))
+    result = run_training(again, grid)
     # Round 3 was charged, but its checkpoint was not written: it is run again, with fresh coins.
     assert [line["round"] for line in ledger_lines(config)] == [0, 1, 2, 3, 3, 4, 6]
     assert [line["attempt"] for line in ledger_lines(config)] == [0, 0, 0, 0, 1, 0, 0]
+    asked = [message.content.config_records["parameters"] for message in grid.asked["train"]]
+    assert [(p["round"], p.get("draw")) for p in asked] == [(3, 1), (4, None), (5, None)]
     assert (result["rounds"], result["rounds_planned"]) == (4, 5)
     assert "stopped before round 5" in result["stopped"]
     assert result["epsilon"] <= 0.5
     assert np.isfinite(weights(config)).all()
+    lines = RunDirectory(again).metrics()
+    assert [line["round"] for line in lines] == [1, 2, 3, 4]
+    # Speed is that of the rounds run here, not of all.
+    assert [pace.rounds for pace in given if isinstance(pace, Pace)] == [2]
 
 
 @pytest.mark.parametrize("strategy", ["uls", "adaptive", "els"])
@@ -410,14 +393,12 @@ def test_who_is_held_out_survives_a_crash_without_a_seed(config, monkeypatch):
     assert not trained & second.users("evaluate"), "held out, and trained on before the crash"
 
 
-def test_a_seeded_run_on_other_nodes_is_refused(config, monkeypatch):
+def test_a_seeded_run_goes_on_on_other_nodes(config, monkeypatch):
     with monkeypatch.context() as patched:
         killed_after(patched, 2)
         with pytest.raises(Killed):
             run(config, nodes=4)
-    with pytest.raises(InputError, match=r"on 4 nodes and are now on 1.*--users-per-node"):
-        run(replace(config, resume=True), nodes=1)
-    assert run(replace(config, resume=True), nodes=4)["rounds"] == 5
+    assert run(replace(config, resume=True), nodes=1)["rounds"] == 4
 
 
 def test_a_finished_run_is_left_alone(config):
@@ -489,7 +470,7 @@ def test_a_ledger_in_use_is_left_alone(config, monkeypatch):
     path = RunDirectory(replace(config, resume=True)).ledger_path
     with Ledger(path, **terms), pytest.raises(InputError, match="in use by another run"):
         run(replace(config, resume=True))
-    assert run(replace(config, resume=True))["rounds"] == 5
+    assert run(replace(config, resume=True))["rounds"] == 4
 
 
 def test_golden_trajectory(config, monkeypatch):

@@ -293,10 +293,8 @@ def _noise_alone(patched: pytest.MonkeyPatch, seen: Seen) -> None:
     def summed(kind: type, bound: Callable[..., float]) -> None:
         release = kind.release
 
-        def call(self, sum_D, *, round_, covers, also_hashed=None, **more):
+        def call(self, sum_D, *, round_, covers, **more):
             note((round_, covers), sum_D, bound(self), 2 * bound(self))
-            if also_hashed is not None:
-                note((round_, covers, "beside"), np.array([also_hashed]), 1.0, 1.0)
             nothing_D = np.zeros_like(sum_D)
             return release(self, nothing_D, round_=round_, covers=covers, **more)
 

@@ -20,7 +20,6 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import discrete_laplace
 from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.privacy.mechanisms.noisy_sum import fingerprint
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.privacy.theorems import Mechanism, Participation, Theorem, Unit
@@ -92,8 +91,7 @@ class LaplaceSum:
         self, sum_D: np.ndarray, *, round_: int, covers: str, ledger: Ledger, source: Randomness
     ) -> np.ndarray:
         """Charge the ledger, then return the noisy sum."""
-        replay = fingerprint(sum_D, self.std, round_, covers, source)
-        charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
+        charge = ledger.charge(self.event, round_=round_, covers=covers, seeded=source.seeded)
         coins = source.stream(f"noise {covers}", round_, charge.attempt)
         noise_D = [discrete_laplace.draw(self.scale, coins) for _ in sum_D]
         return sum_D + np.array(noise_D, dtype=np.float64) * self.clip.step

@@ -36,7 +36,6 @@ from murmuration.privacy.accounting.events import Event, PureDp, Unprotected
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.discrete_laplace import below, flip_exp
-from murmuration.privacy.mechanisms.noisy_sum import fingerprint
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.theorems import ALL, Mechanism, Participation, Theorem, Unit
 
@@ -194,7 +193,6 @@ class ExponentialMechanism:
         Raises:
             ValueError: the sums are no whole numbers of the right shape, or the ledger is for
                 another adjacency.
-            LedgerError: a seeded run chose before from other sums; nothing is chosen.
             BudgetExceeded: the ledger refuses; nothing is chosen.
         """
         if ledger.adjacency is not self.adjacency:
@@ -202,8 +200,7 @@ class ExponentialMechanism:
         sum_P = np.asarray(sum_P, dtype=np.float64)
         if not self.is_valid(sum_P, (_EXACT - 1) // self.most):
             raise ValueError(f"losses must be {self.choices} sums of whole numbers, below 2^53")
-        replay = fingerprint(sum_P, float(self.rate), round_, covers, source)
-        charge = ledger.charge(self.event, round_=round_, covers=covers, replay=replay)
+        charge = ledger.charge(self.event, round_=round_, covers=covers, seeded=source.seeded)
         coins = source.stream(f"choice {covers}", round_, charge.attempt)
         best = int(sum_P.min())
         while True:

@@ -35,6 +35,7 @@ from murmuration.privacy.accounting.ledger import (
     read_charges,
     read_spent,
 )
+from murmuration.privacy.accounting.terms import Caveat
 from murmuration.privacy.adjacency import Adjacency
 
 ROOT = Path(__file__).parents[3]
@@ -55,7 +56,7 @@ def promise(path, **changes):
 def write(path, charges):
     with promise(path) as ledger:
         for round_ in range(1, charges + 1):
-            ledger.charge(EVENT, round_=round_, covers="gradient", replay=f"hash {round_}")
+            ledger.charge(EVENT, round_=round_, covers="gradient")
     return path.read_bytes()
 
 
@@ -79,7 +80,7 @@ def test_one_line_of_json_for_the_promise_and_one_for_each_charge(path):
     }
     assert re.fullmatch(r"[0-9a-f]{32}", run)
     assert begun <= first["at"]
-    assert first.keys() - chain == {"round", "covers", "attempt", "event", "replay", "at", "nonce"}
+    assert first.keys() - chain == {"round", "covers", "attempt", "event", "at", "nonce"}
     assert (second["round"], second["attempt"], second["covers"]) == (2, 0, "gradient")
     # To the second: how long a round took depends on who was in it.
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", second["at"])
@@ -88,7 +89,7 @@ def test_one_line_of_json_for_the_promise_and_one_for_each_charge(path):
 
 def test_a_ledger_reads_back_what_was_written(path):
     with promise(path) as ledger:
-        ledger.charge(EVENT, round_=1, covers="gradient", replay="h")
+        ledger.charge(EVENT, round_=1, covers="gradient")
         ledger.charge(EVENT, round_=1, covers="gradient")
         ledger.charge(Unprotected(), round_=2, covers="cøunt\n\x1f")
         charges = ledger.charges
@@ -120,7 +121,7 @@ def test_a_file_cut_anywhere_is_refused_and_left_as_it_was(path):
 
 
 GAUSSIAN = {"kind": "poisson-gaussian", "probability": 0.5}
-CHARGE = {"round": 1, "covers": "", "attempt": 0, "replay": None, "event": {"kind": "unprotected"}}
+CHARGE = {"round": 1, "covers": "", "attempt": 0, "event": {"kind": "unprotected"}}
 
 
 @pytest.mark.parametrize(
@@ -132,6 +133,9 @@ CHARGE = {"round": 1, "covers": "", "attempt": 0, "replay": None, "event": {"kin
         {**CHARGE, "event": {"kind": ["a"]}},
         {**CHARGE, "event": None},
         {**CHARGE, "round": math.inf},
+        {**CHARGE, "covers": "gradient"},  # another line's number: its noise would be the same
+        {**CHARGE, "covers": "gradient", "attempt": 2},
+        {**CHARGE, "attempt": -1},
         {**CHARGE, "event": {**GAUSSIAN, "noise_multiplier": 10**400}},
         {"caveat": ["a"]},
         {"caveat": "none\n\n# Nothing was spent"},
@@ -252,20 +256,53 @@ def test_a_cleared_plan_needs_no_accounting_and_nothing_beyond_it_slips_through(
         assert len(ledger.charges) == 5
 
 
-def test_only_an_exact_replay_is_not_charged_again(checks, path):
-    """A seeded round that does not repeat exactly is refused, before and after a restart."""
+@pytest.mark.parametrize("seeded", [False, True])
+def test_every_charge_has_a_number_of_its_own(path, seeded):
+    """Numbers key the noise: none comes twice, before and after a restart."""
+    charged = []
+    for _ in range(2):
+        with promise(path) as ledger:
+            for round_, covers in (
+                (1, "gradient"),
+                (1, "gradient"),
+                (2, "gradient"),
+                (1, "radius"),
+            ):
+                one = ledger.charge(EVENT, round_=round_, covers=covers, seeded=seeded)
+                charged.append((one.round, one.covers, one.attempt))
+            ledger.note_unprotected(1, "gradient")
+    assert len(set(charged)) == 8
     with promise(path) as ledger:
-        for round_, replay in ((1, "a"), (1, None), (1, None), (2, "a"), (1, "a"), (3, None)):
-            ledger.charge(EVENT, round_=round_, covers="gradient", replay=replay)
-        assert ledger.spent() == {EVENT: 5}
+        assert ledger.spent() == {EVENT: 8, Unprotected(): 2}
+        assert [ledger.draws(round_) for round_ in (0, 1, 2, 3)] == [0, 6, 2, 0]
+
+
+def test_a_seed_is_said_once_and_before_what_follows_from_it(path):
     with promise(path) as ledger:
-        for round_, replay in ((1, "b"), (2, "b"), (3, "a")):
-            checks.does_not_repeat(
-                lambda r=round_, h=replay: ledger.charge(
-                    EVENT, round_=r, covers="gradient", replay=h
-                ),
-                ledger,
-            )
+        ledger.charge(EVENT, round_=1, covers="gradient")
+        assert Caveat.SEEDED not in ledger.terms.caveats
+        for round_ in (2, 3):
+            ledger.charge(EVENT, round_=round_, covers="gradient", seeded=True)
+        assert Caveat.SEEDED in ledger.terms.caveats
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line.get("caveat", line.get("round")) for line in lines[1:]] == [1, Caveat.SEEDED, 2, 3]
+
+
+def test_what_is_told_once_is_charged_once(path):
+    budget = accountant.epsilon([(EVENT, 1)], adjacency=Adjacency.ADD_REMOVE, delta=1e-5)
+    for _ in range(2):  # after a restart as well
+        with promise(path, budget=budget) as ledger:
+            one = ledger.charge_once(EVENT, round_=1, covers="labels")
+            assert ledger.charge_once(EVENT, round_=1, covers="labels") == one
+            assert ledger.granted == [one, one]
+            for event, round_, covers in (
+                (OTHER, 1, "labels"),
+                (EVENT, 2, "labels"),
+                (EVENT, 1, ""),
+            ):
+                with pytest.raises(BudgetExceeded):
+                    ledger.charge_once(event, round_=round_, covers=covers)
+            assert ledger.charges == [one]
 
 
 def test_what_is_planned_counts_as_spent(path):
@@ -279,57 +316,13 @@ def test_what_is_planned_counts_as_spent(path):
         for round_, event in enumerate([EVENT, PureDp(0.2), EVENT], start=1):
             ledger.charge(event, round_=round_, covers="planned")
         before = path.read_bytes()
-        for replay in (None, "a"):
+        for seeded in (False, True):
             with pytest.raises(BudgetExceeded):
-                ledger.charge(more, round_=4, covers="not planned", replay=replay)
+                ledger.charge(more, round_=4, covers="not planned", seeded=seeded)
         assert path.read_bytes() == before
         for round_, event in enumerate([EVENT, PureDp(0.2), EVENT], start=4):
             ledger.charge(event, round_=round_, covers="planned")
         assert ledger.epsilon() == budget
-
-
-def test_a_replay_must_match_in_everything(checks, path):
-    with promise(path) as ledger:
-        first = ledger.charge(EVENT, round_=1, covers="gradient", replay="h")
-        assert ledger.charge(EVENT, round_=1, covers="gradient", replay="h") is first
-        others = [
-            ledger.charge(EVENT, round_=2, covers="gradient", replay="h"),
-            ledger.charge(EVENT, round_=1, covers="radius", replay="h"),
-            ledger.charge(EVENT, round_=1, covers="gradient"),
-            ledger.charge(EVENT, round_=1, covers="gradient"),
-        ]
-        assert len(ledger.charges) == 5
-        # Attempts number the charges of one round and coverage: they key the noise.
-        names = {(c.round, c.covers, c.attempt) for c in (first, *others)}
-        assert len(names) == 5
-    with promise(path) as ledger:  # after a restart as well
-        assert ledger.charge(EVENT, round_=1, covers="gradient", replay="h") == first
-        for event, replay in ((OTHER, "h"), (EVENT, "g")):
-            checks.does_not_repeat(
-                lambda e=event, h=replay: ledger.charge(e, round_=1, covers="gradient", replay=h),
-                ledger,
-            )
-        assert ledger.charge(EVENT, round_=1, covers="gradient").attempt == 3
-        assert len(ledger.charges) == 6
-
-
-def test_what_was_charged_without_a_seed_is_never_replayed_with_one(checks, path):
-    with promise(path) as ledger:
-        ledger.charge(EVENT, round_=1, covers="gradient")
-        checks.does_not_repeat(
-            lambda: ledger.charge(EVENT, round_=1, covers="gradient", replay="h"), ledger
-        )
-
-
-def test_a_replay_is_free_even_when_the_budget_is_spent(path):
-    budget = accountant.epsilon([(EVENT, 1)], adjacency=Adjacency.ADD_REMOVE, delta=1e-5)
-    with promise(path, budget=budget) as ledger:
-        first = ledger.charge(EVENT, round_=1, covers="gradient", replay="h")
-        assert ledger.charge(EVENT, round_=1, covers="gradient", replay="h") == first
-        with pytest.raises(BudgetExceeded):
-            ledger.charge(EVENT, round_=2, covers="gradient", replay="h")
-        with pytest.raises(BudgetExceeded):
-            ledger.charge(EVENT, round_=1, covers="gradient")
 
 
 def test_what_was_spent_composes_events_of_every_kind(path):
@@ -447,7 +440,7 @@ def test_what_costs_nothing_was_paid_for(path, charges, message):
         assert len(ledger.charges) == len(before)
         line = {"event": events.to_json(event), "round": round_, "covers": label}
     with closing(ChainedRecord(path, read_account(path)[1].lines[0])) as record:
-        record.append({**line, "attempt": 0, "replay": None})
+        record.append({**line, "attempt": 0})
     with pytest.raises(LedgerError, match=message):
         read_charges(path)
 
@@ -525,6 +518,6 @@ def test_noise_in_bands_is_on_no_grid(path):
         pass
     line = {"event": {"kind": "on-part", "part": 1, "event": hidden}, "round": 1, "covers": "sum"}
     with closing(ChainedRecord(path, read_account(path)[1].lines[0])) as record:
-        record.append({**line, "attempt": 0, "replay": None})
+        record.append({**line, "attempt": 0})
     with pytest.raises(LedgerError, match="no discrete form"):
         read_charges(path)

@@ -39,7 +39,7 @@ def crash_at(monkeypatch, round_):
 
 @pytest.mark.parametrize("users_per_node", [None, 7])
 def test_resume_needs_no_other_option(cli, crowd, tmp_path, monkeypatch, users_per_node):
-    """Not even the grouping of users: with another, replays would not be recognised."""
+    """Not even the grouping of users."""
     nodes = [] if users_per_node is None else ["--users-per-node", users_per_node]
     common = ["run", "--data", crowd, *SMALL, "--seed", 3, *nodes, "--json"]
     _, stdout, _ = cli(*common, "--out", tmp_path / "whole")
@@ -51,9 +51,12 @@ def test_resume_needs_no_other_option(cli, crowd, tmp_path, monkeypatch, users_p
     code, stdout, _ = cli("run", "--resume", "--out", tmp_path / "run", "--json")
     assert code == 0
     result = json.loads(stdout.splitlines()[-1])
-    assert (result["rounds"], result["stopped"]) == (3, None)
-    for name in ("epsilon", "heldout_accuracy", "noise_multiplier", "seeded"):
+    # The last round was charged and lost, and the budget has no more.
+    assert result["rounds"] == 2 and "over the budget" in result["stopped"]
+    for name in ("epsilon", "noise_multiplier", "seeded"):
         assert result[name] == whole[name]
+    kept = json.loads((tmp_path / "run" / "private" / "nodes.json").read_text())
+    assert kept == {"nodes": 1 if users_per_node is None else -(-50 // users_per_node)}
     # The promise, coins of the hold-out, each round once, and the figures.
     assert (tmp_path / "run" / "ledger.jsonl").read_text().count("\n") == 1 + 1 + 3 + 1
 

@@ -1,132 +1,89 @@
-"""A seeded round that does not repeat to the last digit: drawn and charged again, never reused."""
+"""A round that was charged and lost: drawn and charged again, with nothing of the first draw."""
 
-from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
-from failing import on_the_ledger_of
+from failing import Watched, on_the_ledger_of
 
-from murmuration.privacy.accounting.ledger import NotRepeated
-from murmuration.privacy.accounting.ledger_lines import draw_of
+from murmuration.privacy.accounting.events import ParallelEvent
+from murmuration.privacy.continual.banded import Banded
 from murmuration.privacy.mechanisms.clipping import ExampleClip
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.strategies.aup.threshold import AupThreshold
 from murmuration.strategies.els import Els, ElsPlan
-from murmuration.strategies.uls import Uls
+from murmuration.strategies.protocol import messages
 
-
-class Elsewhere(Uls):
-    """On a machine whose sums differ in a last digit."""
-
-    def gradient(self, round_, totals):
-        sum_D = totals["sum"].copy()
-        sum_D[0] += self.plan.clip.step
-        return super().gradient(round_, {**totals, "sum": sum_D})
-
-
-class Refusing(Elsewhere):
-    draws_again = False
+BANDS = {"factor": Banded((0.8, 0.5)), "cohort": 6}
 
 
 @pytest.fixture
-def simulated(make_world, make_examples):
-    """A function: a world whose nodes are all there are."""
+def world(make_world, make_examples):
+    """A function: a world on the ledger of another if one is given; it lost all that is there."""
 
-    def make(strategy=Uls):
-        made = make_world(make_examples([2] * 12, dimension=200), strategy=strategy)
-        there = made.strategy.participants
-        entries = {node: replace(entry, places=1) for node, entry in there.registry.entries.items()}
-        registry = replace(there.registry, entries=entries)
-        made.strategy.participants = replace(there, registry=registry)
-        assert registry.simulated
-        return made
+    def make(after=None, **how):
+        made = make_world(make_examples([2] * 24, dimension=4000), wrap=Watched, **how)
+        return made if after is None else on_the_ledger_of(after, made)
 
     return make
 
 
-@pytest.fixture
-def world(simulated):
-    return simulated()
-
-
 def cohorts(world):
-    return [line["cohort"] for line in world.log if "cohort" in line]
+    """By round, the names that were asked."""
+    result = {}
+    for message in world.grid.sent:
+        if message.metadata.message_type == "train":
+            names_S = messages.UserSelection.of(message.content).names_S
+            result.setdefault(int(message.metadata.group_id), set()).update(names_S.tolist())
+    return [result[round_] for round_ in sorted(result)]
 
 
-def test_it_is_another_release_with_coins_and_noise_of_its_own(world, simulated):
-    first = world.run(3)
-    once = world.ledger.epsilon()
-    again = on_the_ledger_of(world, simulated(Elsewhere))
-    second = again.run(3)
-    charges = again.ledger.charges
-    assert [(c.round, draw_of(c.replay), c.attempt) for c in charges] == [
-        *((round_, 0, 0) for round_ in (1, 2, 3)), *((round_, 1, 1) for round_ in (1, 2, 3)),
-    ]  # fmt: skip
-    assert again.ledger.epsilon() > 1.2 * once
-    assert [line["round"] for line in again.log if "not repeated" in line] == [1, 2, 3]
-    # Each round was asked twice, with coins that have nothing to do with each other.
-    assert cohorts(again)[::2] == cohorts(world)
-    for one, other in zip(first, second, strict=True):
-        correlation = np.corrcoef(one, other)[0, 1]
-        assert abs(correlation) < 0.5  # the same noise would give almost 1
-    assert again.strategy.source == Randomness(0)
+@pytest.mark.parametrize("seed", [0, None])
+@pytest.mark.parametrize("plan", [{"cohort": 6}, BANDS])
+def test_it_is_another_release_with_coins_and_noise_of_its_own(world, seed, plan):
+    plan = {**plan, "noise_multiplier": 50.0}  # the sums hardly matter
+    first = world(seed=seed, **plan)
+    worlds, released = [first], [first.run(3)]
+    once = first.ledger.epsilon()
+    for _ in range(2):
+        worlds.append(world(worlds[-1], seed=seed, **plan))
+        released.append(worlds[-1].run(3))
+    charges = worlds[-1].ledger.charges
+    assert [(c.round, c.attempt) for c in charges] == [
+        (round_, attempt) for attempt in range(3) for round_ in (1, 2, 3)
+    ]
+    assert worlds[-1].ledger.epsilon() > 1.2 * once
+    for one, other in combinations(range(3), 2):
+        assert cohorts(worlds[one]) != cohorts(worlds[other])
+        for one_D, other_D in zip(released[one], released[other], strict=True):
+            # The same noise would give almost 1.
+            assert abs(np.corrcoef(one_D, other_D)[0, 1]) < 0.2
+    if "factor" in plan:  # and still each of its group
+        of_group = [c.event.part for c in charges if isinstance(c.event, ParallelEvent)]
+        assert of_group == [0, 1, 0] * 3
 
 
-def test_what_was_drawn_again_repeats(world, simulated):
-    world.run(2)
-    second = on_the_ledger_of(world, simulated(Elsewhere))
-    released = second.run(2)
-    third = on_the_ledger_of(second, simulated(Elsewhere))
-    for one, other in zip(third.run(2), released, strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert len(third.ledger.charges) == 4
+def test_rounds_that_follow_are_those_that_the_seed_gives(world):
+    """Only what was drawn before is drawn otherwise."""
+    whole, lost = world(seed=0), world(seed=0)
+    whole.run(3)
+    lost.run(1)
+    again = world(lost, seed=0)
+    again.run(3)
+    assert cohorts(again)[0] != cohorts(whole)[0]
+    assert cohorts(again)[1:] == cohorts(whole)[1:]
 
 
-def test_a_machine_that_never_repeats_pays_each_time(world, simulated):
-    class Never(Elsewhere):
-        times = 0
-
-        def gradient(self, round_, totals):
-            type(self).times += 1
-            sum_D = totals["sum"] + self.plan.clip.step * self.times
-            return super().gradient(round_, {**totals, "sum": sum_D})
-
-    world.run(1)
-    for paid in (2, 3, 4):
-        world = on_the_ledger_of(world, simulated(Never))
-        world.run(1)
-        assert [draw_of(c.replay) for c in world.ledger.charges] == [*range(paid)]
-    assert len({c.replay for c in world.ledger.charges}) == 4
-
-
-def test_never_beyond_the_budget(world, simulated):
-    plan = world.strategy.plan
-    world.run(2)
-    again = on_the_ledger_of(world, simulated(Elsewhere))
+def test_never_beyond_the_budget(world):
+    first = world()
+    plan = first.strategy.plan
+    first.run(2)
+    again = world(first)
     again.ledger.budget = plan.epsilon()
     again.ledger.clear(plan.charges)
     again.run(plan.rounds)
     assert again.strategy.rounds_done == plan.rounds - 2
     assert "over the budget" in again.strategy.stopped
     assert again.ledger.epsilon() <= plan.epsilon() * (1 + 1e-9)
-
-
-def test_where_a_round_is_not_a_draw_by_itself_it_is_refused(world, simulated):
-    world.run(1)
-    again = on_the_ledger_of(world, simulated(Refusing))
-    with pytest.raises(NotRepeated, match="repeats exactly"):
-        again.run(1)
-    assert len(again.ledger.charges) == 1
-    assert not AupThreshold.draws_again
-
-
-def test_in_a_deployment_it_is_refused(make_world, make_examples):
-    world = make_world(make_examples([2] * 12), strategy=Elsewhere)
-    world.strategy.plan.mechanism.release(
-        np.zeros(5), round_=1, covers="gradient sum", ledger=world.ledger, source=Randomness(0)
-    )
-    with pytest.raises(NotRepeated, match="repeats exactly"):
-        world.run(1)
 
 
 def test_coins_of_examples_at_nodes_are_drawn_again_too(make_world, make_examples):

@@ -41,7 +41,7 @@ class ChargesAhead(TwoBand):
             return totals["sum"] / self.plan.users
         for later in range(2, ROUNDS + 1):
             event = self.plan.mechanism.event
-            self.ledger.charge(event, round_=later, covers=self.covers, replay="ahead")
+            self.ledger.charge(event, round_=later, covers=self.covers)
         return super().gradient(round_, totals)
 
 

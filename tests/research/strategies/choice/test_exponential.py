@@ -128,11 +128,6 @@ def test_nodes_do_not_change_the_choice(choice_config):
     expected = run(choice_config)
     other = replace(choice_config, out=choice_config.out + "2")
     assert run(other, 7)["choice"] == expected["choice"]
-    replays = [
-        [c.replay for c in read_charges(Path(c.out) / "ledger.jsonl")]
-        for c in (choice_config, other)
-    ]
-    assert replays[0] == replays[1]  # the sums themselves, too
 
 
 def test_masks_do_not_change_the_choice(choice_config):
