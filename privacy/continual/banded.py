@@ -40,6 +40,7 @@ import numpy as np
 
 from murmuration.privacy.accounting.events import BandedGaussian, ParallelEvent
 from murmuration.privacy.continual.toeplitz import GRID, ToeplitzFactor, Workload
+from murmuration.privacy.mechanisms.sampling import CyclicSampler
 from murmuration.privacy.theorems import Mechanism, Participation
 
 
@@ -106,6 +107,10 @@ class Banded(ToeplitzFactor):
     def parameters(self) -> tuple[float, ...]:
         """Return the coefficients."""
         return self.coefficients
+
+    def sampler(self, users: int, cohort: int) -> CyclicSampler:
+        """By a coin of each user in their turn."""
+        return CyclicSampler(cohort / users, self.bands)
 
     def row_T(self, rounds: int) -> np.ndarray:
         """Return the coefficients, and zeros after them."""

@@ -41,6 +41,7 @@ import numpy as np
 
 from murmuration.privacy.accounting.events import BufferedGaussian, BufferedLater
 from murmuration.privacy.continual.toeplitz import GRID, ToeplitzFactor, Workload
+from murmuration.privacy.mechanisms.sampling import CyclicSampler, whole_groups
 from murmuration.privacy.theorems import Mechanism, Participation
 
 #: Buffers where nobody chose: more gain next to nothing in up to thousands of rounds.
@@ -149,6 +150,13 @@ class BufferedToeplitz(ToeplitzFactor):
     def parameters(self) -> tuple[float, ...]:
         """Return all fields, one after the other."""
         return (self.first, *self.scales, *self.decays, self.rounds, self.separation)
+
+    def sampler(self, users: int, cohort: int) -> CyclicSampler:
+        """Everybody in their turn."""
+        groups = whole_groups(users, cohort)
+        if groups != self.separation:
+            raise ValueError(f"{groups} groups, and noise for {self.separation}")
+        return CyclicSampler(1.0 / groups, groups)
 
     def row_T(self, rounds: int) -> np.ndarray:
         """Return c_0 … c_(T−1)."""

@@ -223,7 +223,7 @@ def audit_buffered(
 
 def audit_joint(
     task: Task,
-    make: Callable[[PoissonSampler, UserClip, float, float, Adjacency], JointSum] = JointSum,
+    make: Callable[..., JointSum] = JointSum,
     *,
     centred: bool = False,
 ) -> Measured:
@@ -238,7 +238,8 @@ def audit_joint(
     )
     count_noise = 2.0 * effective
     noise = sum_noise_for(effective, count_noise)
-    mechanism = make(PoissonSampler(q), UserClip(_CLIP), noise, count_noise, task.adjacency)
+    sampler = PoissonSampler(q)
+    mechanism = make(sampler, UserClip(_CLIP), noise, task.adjacency, count_noise=count_noise)
     centre_D = torch.tensor([3.0], dtype=torch.float64) if centred else None
     bound = CountingClip(_CLIP, 0.5, centre_D)
     at = 0.0 if centre_D is None else centre_D.item()
@@ -257,7 +258,7 @@ def audit_joint(
         for round_ in range(1, rounds + 1):
             exact_N2 = np.zeros((task.trials, 2))
             names_N = np.arange(task.trials, dtype=np.uint64)
-            exact_N2[mechanism.sampler.draw(names_N, source, round_)] = value.numpy()
+            exact_N2[sampler.draw(names_N, source, round_)] = value.numpy()
             for trial, (total, count) in enumerate(exact_N2):
                 noisy_D, noisy_count = mechanism.release(
                     np.array([total]),
