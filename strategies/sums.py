@@ -143,7 +143,7 @@ class SumPlan:
         return GaussianSum(*parts, discrete=self.discrete)
 
     def memory(self) -> CorrelatedNoise | None:
-        """What rounds remember of each other's noise, in a run that begins; None: nothing."""
+        """The noise that rounds share, of a run that begins; None: they share none."""
         return None
 
     @property

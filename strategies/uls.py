@@ -98,7 +98,7 @@ class UlsPlan(CohortPlan):
         return self.correlated or super().mechanism
 
     def memory(self) -> CorrelatedNoise | None:
-        """What rounds remember of each other's noise, if they share it."""
+        """The noise that rounds share, of a run that begins; None: they share none."""
         return CorrelatedNoise(self.correlated) if self.correlated else None
 
     @property
