@@ -132,11 +132,6 @@ class BufferedToeplitz(ToeplitzFactor):
         return min(made, key=added.error)
 
     @property
-    def participations(self) -> int:
-        """Return k: how often a user takes part at most."""
-        return -(-self.rounds // self.separation)
-
-    @property
     def sensitivity(self) -> float:
         """The ℓ2 sensitivity to all rounds of one user together, for vectors of length 1."""
         return _sensitivity(self.row_T(self.rounds), self.separation)

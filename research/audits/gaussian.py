@@ -134,8 +134,8 @@ def audit_banded(task: Task, factor: Banded = _FACTOR, *, every_round: bool = Fa
     Two faults: a ``factor`` with longer columns, or a canary who is sampled in ``every_round``, and
     not only in the turns of their group.
     """
-    sampler, clip = CyclicSampler(_TURN / factor.bands, factor.bands), UserClip(_CLIP)
-    rounds = factor.bands * _CYCLES
+    sampler, clip = CyclicSampler(_TURN / factor.groups, factor.groups), UserClip(_CLIP)
+    rounds = factor.groups * _CYCLES
 
     def make(sigma: float) -> CorrelatedSum:
         return CorrelatedSum(sampler, clip, sigma, task.adjacency, factor)
@@ -154,8 +154,8 @@ def audit_banded(task: Task, factor: Banded = _FACTOR, *, every_round: bool = Fa
 
     def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
         memory, score_N = CorrelatedNoise(mechanism), np.zeros(task.trials)
-        before: deque[np.ndarray] = deque(maxlen=factor.bands)  # the last sums, the newest first
-        mixed: deque[np.ndarray] = deque(maxlen=factor.bands)  # C times these, the oldest first
+        before: deque[np.ndarray] = deque(maxlen=factor.groups)  # the last sums, the newest first
+        mixed: deque[np.ndarray] = deque(maxlen=factor.groups)  # C times these, the oldest first
         for round_ in range(1, rounds + 1):
             exact_N, here = np.zeros(task.trials), every_round or sampler.group(round_) == 0
             if here and not second:
@@ -165,7 +165,7 @@ def audit_banded(task: Task, factor: Banded = _FACTOR, *, every_round: bool = Fa
             )
             before.appendleft(noisy_N / clip.norm)
             mixed.append(np.sum([c * x_N for c, x_N in zip(column, before, strict=False)], axis=0))
-            first = round_ - factor.bands + 1  # of the rounds that all of ``mixed`` is about
+            first = round_ - factor.groups + 1  # of the rounds that all of ``mixed`` is about
             if first >= 1 and (every_round or sampler.group(first) == 0):
                 matched_N = column @ np.array(mixed) / longer
                 score_N += log_ratio(matched_N, coins.probability, noise / math.sqrt(longer))
