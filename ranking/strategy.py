@@ -84,11 +84,6 @@ class RankingPlan(WholeCrowdPlan):
 
     layout: VoteLayout
 
-    @staticmethod
-    def declared() -> Strategy:
-        """The strategy of this plan."""
-        return RANKING
-
     @cached_property
     def clip(self) -> UserClip:
         """The bound on a voter's vector."""
@@ -96,12 +91,9 @@ class RankingPlan(WholeCrowdPlan):
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """The config sent to nodes: the bound, the cap, and who chose the pairs."""
-        return {
-            "clip-norm": self.clip.norm,
-            "group-size": self.layout.cap,
-            "pairing": self.layout.pairing,
-        }
+        """The config sent to nodes: also the cap, and who chose the pairs."""
+        own = {"group-size": self.layout.cap, "pairing": self.layout.pairing}
+        return {**super().node_config, **own}
 
 
 def client_update(
@@ -263,15 +255,12 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     layout = layout_of(context, names)
     plan = RankingPlan.for_epsilon(
         context.config.epsilon,
-        **context.sizes,
+        **{**context.sizes, "discrete": context.noise.on(layout.size)},
         layout=layout,
-        discrete=context.noise.on(layout.size),
     )
     return BuiltStrategy.of(
         Ranking(plan, ledger, names, **context.arguments(SolvedModel(context.dimension))),
         plan,
-        context,
-        clip_norm=plan.clip.norm,
         group_size=layout.cap,
         bytes_per_user=4.0 * context.dimension + sum_bytes(context) * layout.size,
     )
@@ -281,7 +270,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
 _PLANNED = Planned(
     RankingPlan,
     free=RELEASED_ONCE,
-    rounds=(1,),
     fields=lambda query, adjacency: {"layout": VoteLayout(items=2, cap=DEFAULT_CAP)},
 )
 

@@ -18,9 +18,9 @@ Legend: S sampled users, D dimensions.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -48,14 +48,8 @@ from murmuration.strategies.spec import (
     grid_and_count,
 )
 from murmuration.strategies.steps.optimizers import OptimizerSettings
-from murmuration.strategies.sums import (
-    CohortPlan,
-    Discrete,
-    RoundMechanism,
-    check_size,
-    check_vectors_fit,
-    noise_for_users,
-)
+from murmuration.strategies.sums import CohortPlan, check_vectors_fit
+from murmuration.strategies.uls import UlsPlan
 
 if TYPE_CHECKING:
     import torch
@@ -153,28 +147,23 @@ class RadiusPlan(CohortPlan):
     """
 
     rule: Rule
-    discrete: Discrete = None
 
     #: Subtracted from each user's bit.
     middle: ClassVar[float] = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_vectors_fit(self.users, UserClip(self.start))
+        check_vectors_fit(self.users, self.clip)
 
     @property
-    def start(self) -> float:
-        """The radius of the first round."""
-        return self.rule.start
+    def clip(self) -> UserClip:
+        """The bound of the first round."""
+        return UserClip(self.rule.start)
 
-    @abstractmethod
-    def mechanism_at(self, radius: float) -> RoundMechanism:
+    def mechanism_at(self, radius: float) -> Any:
         """The mechanism of a round with this radius; its cost is the same for any radius."""
-
-    @property
-    def mechanism(self) -> RoundMechanism:
-        """The mechanism of the first round."""
-        return self.mechanism_at(self.start)
+        first: Any = self.mechanism
+        return replace(first, clip=UserClip(radius))
 
     @property
     def noise(self) -> float:
@@ -183,7 +172,7 @@ class RadiusPlan(CohortPlan):
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """The config sent to nodes, besides the current radius."""
+        """The config sent to nodes; the radius is that of the first round."""
         return {"middle": self.middle, **super().node_config}
 
 
@@ -191,8 +180,8 @@ class RadiusPlan(CohortPlan):
 class AdaptivePlan(RadiusPlan):
     """The radius follows a quantile.
 
-    ``count_noise`` is the standard deviation of the noise on the count. ``discrete`` noise is that
-    of sum and count.
+    ``count_noise`` is the standard deviation of the noise on the count. ``discrete`` noise is for
+    both.
     """
 
     count_noise: float
@@ -201,22 +190,17 @@ class AdaptivePlan(RadiusPlan):
     @classmethod
     def for_epsilon(cls, epsilon: float, **plan: Any) -> Self:
         """The plan with the least noise that costs at most ``epsilon``; other fields as given."""
-        check_size(plan["users"], plan["cohort"], plan["rounds"], plan.get("group_size", 1))
-        effective = noise_for_users(epsilon, plan)
+        of_both = {name: value for name, value in plan.items() if name != "rule"}
+        effective = UlsPlan.for_epsilon(epsilon, clip=UserClip(1.0), **of_both).noise_multiplier
         count_noise = max(_COUNT_NOISE * plan["cohort"], _COUNT_NOISE_LEAST * effective)
         sigma = sum_noise_for(effective, count_noise)
         return cls(noise_multiplier=sigma, count_noise=count_noise, **plan)
 
-    def mechanism_at(self, radius: float) -> JointSum:
-        """The mechanism of a round with this radius; its cost is the same for any radius."""
-        return JointSum(
-            self.coins,
-            UserClip(radius),
-            self.noise_multiplier,
-            self.count_noise,
-            self.adjacency,
-            self.discrete,
-        )
+    @cached_property
+    def mechanism(self) -> JointSum:
+        """The mechanism of the first round."""
+        parts = self.coins, self.clip, self.noise_multiplier, self.adjacency
+        return JointSum(*parts, discrete=self.discrete, count_noise=self.count_noise)
 
 
 def client_update(
@@ -266,12 +250,12 @@ class Adaptive(SteppedStrategy):
         self, plan: RadiusPlan, ledger: Ledger, least_unit: float = 0.0, **arguments: Any
     ) -> None:
         super().__init__(plan, ledger, **arguments)
-        self.least_unit, self.radius = least_unit, plan.start
+        self.least_unit, self.radius = least_unit, plan.clip.norm
         self._figures: dict[str, Shown[float]] = {}
 
     def parameters(self) -> Mapping[str, messages.Scalar]:
         """The current clip norm, and the number of a user's judgements that count."""
-        return {"clip-norm": self.radius, **self.plan.node_config}
+        return {**self.plan.node_config, "clip-norm": self.radius}
 
     def shapes(self) -> Mapping[str, tuple[int, ...]]:
         """A sum and a count."""
@@ -347,18 +331,16 @@ NO_CEILING = 1e9
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """ULS with adaptive clipping."""
-    plan = quantile_plan(context)
-    return built(context, ledger, Adaptive, plan, down=1)
+    return built(context, ledger, Adaptive, quantile_plan(context), down=1)
 
 
 def quantile_plan(context: RunContext) -> AdaptivePlan:
     """The plan of a strategy whose bound follows a quantile."""
-    config = context.config
+    config, of_both = context.config, context.noise.on(context.dimension + 1)  # sum and count
     return AdaptivePlan.for_epsilon(
         config.epsilon,
         rule=QuantileRule(config.clip_norm or DEFAULT_START, DEFAULT_QUANTILE),
-        discrete=context.noise.on(context.dimension + 1),  # of sum and count
-        **context.cohort_sizes,
+        **{**context.cohort_sizes, "discrete": of_both},
     )
 
 
@@ -378,8 +360,6 @@ def built(
     return BuiltStrategy.of(
         strategy(plan, ledger, unit, **context.arguments(optimizer)),
         plan,
-        context,
-        clip_norm=plan.start,
         group_size=plan.group_size,
         bytes_per_user=cohort_bytes(context, down=down),
     )

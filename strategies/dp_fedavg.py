@@ -29,7 +29,6 @@ from murmuration.strategies.noise.correlation import (
     SAMPLING_RULES,
     applies,
     check_sampling,
-    correlation,
 )
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
@@ -105,16 +104,8 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures."""
     config, own = context.config, context.config.of(FedAvgSettings)
     local = LocalSteps(own.local_steps or DEFAULT_LOCAL.steps, own.local_rate or DEFAULT_LOCAL.rate)
-    correlated = correlation(context)
-    plan = FedAvgPlan.for_epsilon(
-        config.epsilon,
-        clip=UserClip(config.clip_norm or default_clip(local)),
-        discrete=context.noise.on(context.dimension),
-        factor=correlated and correlated.factor,
-        local=local,
-        **context.cohort_sizes,
-    )
-    return built(DpFedAvg, plan, context, ledger, correlated)
+    clip = UserClip(config.clip_norm or default_clip(local))
+    return built(DpFedAvg, FedAvgPlan, context, ledger, clip=clip, local=local)
 
 
 _RULES = (

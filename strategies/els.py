@@ -41,12 +41,12 @@ from murmuration.privacy.disclosure import Released
 from murmuration.privacy.mechanisms.clipping import ExampleClip
 from murmuration.privacy.mechanisms.coins import bernoulli
 from murmuration.privacy.mechanisms.median import release_median
-from murmuration.privacy.mechanisms.noisy_sum import ExampleSum
+from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.parallel import on_each_core
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.sampling import ExampleSampler
 from murmuration.privacy.theorems import Unit, select
 from murmuration.strategies import sums, uls
-from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import batches_users, model_of
 from murmuration.strategies.planning import Planned, PlanQuery, largest
 from murmuration.strategies.protocol import group_size_histogram, messages
@@ -64,9 +64,8 @@ from murmuration.strategies.spec import (
     sum_bytes,
 )
 from murmuration.strategies.sums import (
-    Discrete,
+    AveragedSum,
     SumPlan,
-    SumStrategy,
     check_size,
     check_vectors_fit,
 )
@@ -99,7 +98,6 @@ class ElsPlan(SumPlan):
     probability: float
     clip: ExampleClip
     chosen_at: float = 0.0
-    discrete: Discrete = None
 
     #: How a round is accounted for whole users.
     event_kind: ClassVar[type[MixtureGaussian] | type[GroupGaussian]] = MixtureGaussian
@@ -110,17 +108,11 @@ class ElsPlan(SumPlan):
         super().__post_init__()
 
     @cached_property
-    def mechanism(self) -> ExampleSum:
+    def mechanism(self) -> GaussianSum:
         """The mechanism that each round runs and charges."""
-        return ExampleSum(
-            self.probability,
-            self.group_size,
-            self.clip,
-            self.noise_multiplier,
-            self.adjacency,
-            self.event_kind,
-            self.discrete,
-        )
+        examples = ExampleSampler(self.probability, self.group_size, self.event_kind)
+        parts = examples, self.clip, self.noise_multiplier, self.adjacency
+        return GaussianSum(*parts, discrete=self.discrete)
 
     @property
     def besides(self) -> dict[Event, int]:
@@ -128,30 +120,22 @@ class ElsPlan(SumPlan):
         return {PureChoice(self.chosen_at): 1} if self.chosen_at else {}
 
     @property
-    def batch(self) -> float:
+    def divisor(self) -> float:
         """B: as many judgements as are expected in a round if every user keeps G."""
         return self.probability * self.group_size * self.users
 
     @property
-    def noise(self) -> float:
-        """Standard deviation per coordinate of the averaged gradient."""
-        return self.mechanism.std / self.batch
-
-    @property
     def gradients(self) -> float:
         """The compute in user gradients of ULS, each over the default number of judgements."""
-        return self.rounds * self.batch / sums.DEFAULT_GROUP_SIZE
+        return self.rounds * self.divisor / sums.DEFAULT_GROUP_SIZE
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """The config sent to nodes: the clip norm, the number of judgements that a user keeps, and
-        their sampling probability.
+        """The config sent to nodes: also the number of judgements that a user keeps, and their
+        sampling probability.
         """
-        return {
-            "clip-norm": self.clip.norm,
-            "group-size": self.group_size,
-            "probability": self.probability,
-        }
+        own = {"group-size": self.group_size, "probability": self.probability}
+        return {**super().node_config, **own}
 
 
 def same_compute(cohort: int, users: int, group_size: int) -> float:
@@ -227,7 +211,7 @@ def client_update(
     return {"sum": total_D.numpy()}
 
 
-class Els(SumStrategy, SteppedStrategy):
+class Els(AveragedSum):
     """The server half, with an ``ElsPlan``; see ``SumStrategy``.
 
     All nodes are asked every round; they sample their judgements, each independently.
@@ -239,10 +223,6 @@ class Els(SumStrategy, SteppedStrategy):
     def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite, and no longer than G clip norms for each of ``users``."""
         return super().is_valid(sums, users * self.plan.group_size)
-
-    def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The noisy sum over a fixed denominator; charged to the ledger first."""
-        return self.release(round_, totals) / self.plan.batch
 
 
 # ELS and its group-privacy baseline, from settings.
@@ -265,13 +245,13 @@ def build_els(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     if not group_size:
         chosen_at = MEDIAN_SHARE * config.epsilon
         group_size = context.once("group-size", lambda: _median(context, ledger, chosen_at))
-    return _built(context, ledger, Els, ElsPlan, group_size, chosen_at)
+    return _built(context, ledger, Els, ElsPlan, group_size=group_size, chosen_at=chosen_at)
 
 
 def build_group(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures."""
     group_size = context.config.group_size or DEFAULT_GROUP_SIZE
-    return _built(context, ledger, Group, GroupPlan, group_size, 0.0)
+    return _built(context, ledger, Group, GroupPlan, group_size=group_size)
 
 
 def _median(context: RunContext, ledger: Ledger, epsilon: float) -> Released[int]:
@@ -297,8 +277,9 @@ def _built(
     ledger: Ledger,
     strategy: type[Els],
     kind: type[ElsPlan],
+    *,
     group_size: int,
-    chosen_at: float,
+    chosen_at: float = 0.0,
 ) -> BuiltStrategy:
     config, own, users = context.config, context.config.of(ElsSettings), context.users
     check_size(users, config.cohort, config.rounds, group_size)
@@ -309,7 +290,6 @@ def _built(
         group_size=group_size,
         probability=own.sampling_probability or by_cohort,
         clip=ExampleClip(config.clip_norm or DEFAULT_CLIP),
-        discrete=context.noise.on(context.dimension),
         chosen_at=chosen_at,
     )
     ceiling = uls.RATE_CEILING / plan.clip.norm
@@ -317,8 +297,6 @@ def _built(
     return BuiltStrategy.of(
         strategy(plan, ledger, **context.arguments(optimizer)),
         plan,
-        context,
-        clip_norm=plan.clip.norm,
         group_size=plan.group_size,
         # Everybody is asked every round.
         bytes_per_user=plan.rounds * (4 + sum_bytes(context, plan.group_size)) * context.dimension,
@@ -409,7 +387,7 @@ def _planned(plan: type[ElsPlan]) -> Planned:
         fields=_fields,
         tells=lambda made, query: {
             "sampling_probability": made.probability,
-            "batch": made.batch,
+            "batch": made.divisor,
         },
     )
 

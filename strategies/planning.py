@@ -84,7 +84,6 @@ class Planned:
         takes: numbers that it needs, besides epsilon and the noise multiplier.
         free: numbers of which exactly one is left out, to be solved for.
         allowed: further numbers, which ``fields`` reads.
-        rounds: the possible numbers of them, the first by default; empty: any.
         fields: further fields of the plan; InputError for numbers that cannot be.
         tells: figures of a plan besides the six, also from the query.
     """
@@ -93,7 +92,6 @@ class Planned:
     takes: tuple[str, ...] = ("users", "rounds", "delta")
     free: tuple[str, ...] = ("epsilon", "noise_multiplier")
     allowed: tuple[str, ...] = ()
-    rounds: tuple[int, ...] = ()
     fields: Callable[[PlanQuery, Adjacency], dict[str, Any]] = lambda query, adjacency: {}
     tells: Callable[[Any, PlanQuery], dict[str, Any]] = lambda plan, query: {}
 
@@ -127,8 +125,9 @@ class Planned:
     def numbers(self, query: PlanQuery) -> tuple[dict[str, Any], str]:
         """The given numbers, and the name of the missing one; InputError as for a call."""
         given = query.numbers
-        if self.rounds and given.setdefault("rounds", self.rounds[0]) not in self.rounds:
-            listed = " or ".join(map(str, self.rounds))
+        rounds = self.plan.possible_rounds  # the first by default
+        if rounds and given.setdefault("rounds", rounds[0]) not in rounds:
+            listed = " or ".join(map(str, rounds))
             raise InputError(
                 f"--strategy {query.strategy} takes --rounds {listed}, not {given['rounds']}"
             )

@@ -33,7 +33,7 @@ from murmuration.strategies.settings.rule import Rule
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.steps.optimizers import ServerOptimizer, SolvedModel
 from murmuration.strategies.steps.step_size import steps_of
-from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan
+from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, CohortPlan, SumPlan
 
 if TYPE_CHECKING:
     from murmuration.preference.language.base.settings import BaseSettings
@@ -335,7 +335,7 @@ class RunContext:
 
     @property
     def sizes(self) -> dict[str, Any]:
-        """The settings of every ``SumPlan``, except its noise."""
+        """The settings of every ``SumPlan``, except how much noise it has."""
         config = self.config
         return {
             "users": self.users,
@@ -343,11 +343,12 @@ class RunContext:
             "delta": config.delta,
             "adjacency": Adjacency(config.adjacency),
             "hold_out": self.hold_out,
+            "discrete": self.noise.on(self.dimension),
         }
 
     @property
     def cohort_sizes(self) -> dict[str, Any]:
-        """The settings of every ``CohortPlan``, except its noise."""
+        """The settings of every ``CohortPlan``, except how much noise it has."""
         config = self.config
         return {
             **self.sizes,
@@ -387,6 +388,28 @@ class RunContext:
             "batch_users": self.config.batch_users,
         }
 
+    def built(
+        self,
+        strategy: Callable[..., CohortStrategy],
+        plan: CohortPlan,
+        ledger: Ledger,
+        *,
+        ceiling: float,
+        moving: float | None = None,
+    ) -> "BuiltStrategy":
+        """A strategy of steps on sampled users' averages, with gradient descent as its default.
+
+        ``ceiling`` is the largest default step size, ``moving`` the noise of an average as far as
+        it moves the model, if that is not the plan's.
+        """
+        optimizer = self.optimizer("sgd", plan.noise if moving is None else moving, ceiling)
+        return BuiltStrategy.of(
+            strategy(plan, ledger, **self.arguments(optimizer)),
+            plan,
+            group_size=plan.group_size,
+            bytes_per_user=cohort_bytes(self),
+        )
+
 
 @dataclass(frozen=True)
 class BuiltStrategy:
@@ -410,9 +433,7 @@ class BuiltStrategy:
         cls,
         strategy: CohortStrategy,
         plan: SumPlan,
-        context: RunContext,
         *,
-        clip_norm: float | None,
         group_size: int,
         bytes_per_user: float,
     ) -> "BuiltStrategy":
@@ -421,7 +442,7 @@ class BuiltStrategy:
             strategy=strategy,
             charges=plan.charges,
             noise_multiplier=plan.noise_multiplier,
-            clip_norm=clip_norm,
+            clip_norm=plan.clip_norm,
             group_size=group_size,
             noise=plan.noise,
             gradients=plan.gradients,

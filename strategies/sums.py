@@ -11,19 +11,18 @@ Legend: D dimensions.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event, PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.continual.correlated_sum import CorrelatedNoise, CorrelatedSum
+from murmuration.privacy.continual.correlated_sum import CorrelatedNoise
 from murmuration.privacy.disclosure import Public, Shown
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.clipping import ExampleClip, UserClip
@@ -35,10 +34,10 @@ from murmuration.privacy.mechanisms.distributed import (
     node_noise,
 )
 from murmuration.privacy.mechanisms.hold_out import HoldOut, charges_of
-from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum
+from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.sampling import PoissonSampler, Sampler
 from murmuration.privacy.theorems import Theorem
-from murmuration.strategies.base import PRIVATE, CohortStrategy, Plan
+from murmuration.strategies.base import PRIVATE, CohortStrategy, SteppedStrategy
 from murmuration.strategies.protocol import messages
 
 #: Noise on a grid, of the server or of the nodes; None: in floating point.
@@ -64,14 +63,20 @@ class RoundMechanism(Protocol):
         """Standard deviation of the noise on each coordinate of what is released."""
         ...
 
+    @property
+    def release(self) -> Callable[..., Any]:
+        """Adds the noise, after a charge to the ledger; see ``GaussianSum.release``."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
-class SumPlan(ABC):
+class SumPlan:
     """All parameters of sampling, clipping, noise and accounting, in one object.
 
     ``users`` is the nominal number N, a public constant; ``noise_multiplier`` the standard
     deviation of the noise over the clip norm of one vector; ``hold_out`` the random hold-out, if
-    any. A strategy's plan adds its own fields.
+    any; ``discrete`` noise is on a grid. A strategy's plan adds its own fields, among them its
+    ``clip``. Unless it says otherwise, each round is one Gaussian sum over all users.
     """
 
     users: int
@@ -80,6 +85,17 @@ class SumPlan(ABC):
     adjacency: Adjacency
     noise_multiplier: float
     hold_out: HoldOut | None = None
+    discrete: Discrete = None
+
+    #: The possible numbers of rounds; empty: any.
+    possible_rounds: ClassVar[tuple[int, ...]] = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def clip(self) -> UserClip | ExampleClip:
+            """The bound on a vector, with its grid, which each strategy's plan has."""
+            ...
 
     def __post_init__(self) -> None:
         _ = self.charges  # a plan that cannot be released from cannot be built
@@ -92,43 +108,68 @@ class SumPlan(ABC):
             ValueError: a field is out of range, or no amount of noise is enough.
             Unsupported: there is no guarantee under the adjacency.
         """
-        cls(noise_multiplier=1.0, **plan)  # names what is wrong with the other fields
-        return cls(noise_multiplier=cls.calibrate_noise(epsilon, plan), **plan)
+        made = cls(noise_multiplier=1.0, **plan)  # names what is wrong with the other fields
+        return replace(made, noise_multiplier=made._noise_for(epsilon))
 
-    @classmethod
-    def calibrate_noise(cls, epsilon: float, plan: Mapping[str, Any]) -> float:
-        """The noise multiplier at which a plan with these other fields costs ``epsilon``."""
+    def _noise_for(self, epsilon: float) -> float:
+        terms: dict[str, Any] = {"delta": self.delta, "adjacency": self.adjacency}
+        event, *others = self.of_rounds
+        if type(event) is PoissonGaussian and not others and not self.besides:
+            return accountant.noise_multiplier_for(
+                epsilon,
+                probability=event.probability,
+                rounds=self.of_rounds[event],
+                hold_out=self.hold_out,
+                **terms,
+            )
         return accountant.calibrate_noise(
-            epsilon,
-            lambda sigma: cls(noise_multiplier=sigma, **plan).charges,
-            delta=plan["delta"],
-            adjacency=plan["adjacency"],
+            epsilon, lambda sigma: replace(self, noise_multiplier=sigma).charges, **terms
         )
 
     @property
-    def sampler(self) -> Sampler:
-        """The sampler of a round's users: all of them."""
+    def coins(self) -> PoissonSampler:
+        """Each user is in a round with this probability, independently: all of them."""
         return PoissonSampler(1.0)
 
     @property
-    @abstractmethod
+    def sampler(self) -> Sampler:
+        """The sampler of a round's users."""
+        return self.coins
+
+    @cached_property
     def mechanism(self) -> RoundMechanism:
         """The mechanism that each round runs and charges."""
+        parts = self.coins, self.clip, self.noise_multiplier, self.adjacency
+        return GaussianSum(*parts, discrete=self.discrete)
+
+    def memory(self) -> CorrelatedNoise | None:
+        """The noise that rounds share, of a run that begins; None: they share none."""
+        return None
 
     @property
-    @abstractmethod
     def node_config(self) -> dict[str, messages.Scalar]:
         """The config sent to nodes: public constants."""
+        return {"clip-norm": self.clip.norm}
 
     @property
-    @abstractmethod
+    def clip_norm(self) -> float | None:
+        """The clip norm, for the report."""
+        return self.clip.norm
+
+    @property
+    def divisor(self) -> float:
+        """The constant by which a noisy sum is divided: the expected number of its vectors."""
+        return self.users
+
+    @property
     def noise(self) -> float:
-        """Standard deviation per coordinate of the averaged gradient."""
+        """Standard deviation per coordinate of the averaged gradient, in the round with most."""
+        return self.mechanism.std / self.divisor
 
     @property
-    @abstractmethod
     def gradients(self) -> float:
         """Expected number of users' gradients computed in the whole run."""
+        return self.rounds * self.divisor
 
     @property
     def of_rounds(self) -> dict[Event, int]:
@@ -173,54 +214,18 @@ class CohortPlan(SumPlan):
 
     @property
     def coins(self) -> PoissonSampler:
-        """Poisson sampling: each user is in a round with probability M/N, independently."""
+        """Each user is in a round with probability M/N, independently."""
         return PoissonSampler(self.cohort / self.users)
 
     @property
-    def sampler(self) -> Sampler:
-        """The sampler of a round's users: Poisson sampling."""
-        return self.coins
-
-    @property
-    def gradients(self) -> float:
-        """Expected number of users' gradients computed in the whole run."""
-        return self.rounds * self.cohort
+    def divisor(self) -> float:
+        """M."""
+        return self.cohort
 
     @property
     def node_config(self) -> dict[str, messages.Scalar]:
-        """The config sent to nodes: the number of a user's judgements that count."""
-        return {"group-size": self.group_size}
-
-
-def noise_for_users(epsilon: float, plan: Mapping[str, Any]) -> float:
-    """The noise multiplier at which rounds of one vector per sampled user cost ``epsilon``.
-
-    ``plan`` has the other fields of such a plan; without a ``cohort`` all users are in every round.
-    """
-    probability, rounds = plan.get("cohort", plan["users"]) / plan["users"], plan["rounds"]
-    delta, adjacency, hold_out = plan["delta"], plan["adjacency"], plan.get("hold_out")
-    sigma = accountant.noise_multiplier_for(
-        epsilon,
-        delta=delta,
-        probability=probability,
-        rounds=rounds,
-        adjacency=adjacency,
-        hold_out=hold_out,
-    )
-    discrete: Discrete = plan.get("discrete")
-    if discrete is None:
-        return sigma
-
-    def charges(sigma: float) -> dict[Event, int]:
-        event = discrete.charged(PoissonGaussian(probability, sigma))
-        return {event: rounds, **charges_of(hold_out)}
-
-    # Discrete noise costs next to nothing more: the same, or a hair more of it, is enough.
-    for candidate in (sigma, sigma * (1 + 1e-7), sigma * (1 + 1e-5)):
-        cost = accountant.epsilon(charges(candidate).items(), adjacency=adjacency, delta=delta)
-        if cost <= epsilon:
-            return candidate
-    return accountant.calibrate_noise(epsilon, charges, delta=delta, adjacency=adjacency)
+        """The config sent to nodes: also the number of a user's judgements that count."""
+        return {**super().node_config, "group-size": self.group_size}
 
 
 def check_vectors_fit(vectors: int, clip: UserClip | ExampleClip) -> None:
@@ -244,22 +249,6 @@ def check_size(users: int, cohort: int, rounds: int, group_size: int) -> None:
         raise ValueError(f"--group-size must be at least 1, got {group_size}")
 
 
-class ClippedPlan(Plan, Protocol):
-    """A plan whose rounds are one noisy sum of clipped vectors."""
-
-    rounds: int
-
-    @property
-    def mechanism(self) -> GaussianSum | ExampleSum | CorrelatedSum:
-        """The mechanism that each round runs and charges."""
-        ...
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation per coordinate of the averaged gradient, in the round with most."""
-        ...
-
-
 class SumStrategy(CohortStrategy):
     """The server half of a plan whose rounds are one noisy sum of clipped vectors.
 
@@ -269,36 +258,28 @@ class SumStrategy(CohortStrategy):
         BudgetExceeded: the ledger's budget does not cover the plan.
     """
 
-    plan: ClippedPlan
+    plan: SumPlan
     #: What the ledger says is released.
     covers = "gradient sum"
 
     @cached_property
     def memory(self) -> CorrelatedNoise | None:
         """The noise of earlier rounds, if later ones share it."""
-        mechanism = self.plan.mechanism
-        return CorrelatedNoise(mechanism) if isinstance(mechanism, CorrelatedSum) else None
+        return self.plan.memory()
 
     def steps(self) -> Mapping[str, float]:
         """The grid of the clip."""
-        return {"sum": self.plan.mechanism.clip.step}
+        return {"sum": self.plan.clip.step}
 
     def node_noise(self) -> NodeNoise | None:
         """The noise on the sum, if nodes add it."""
-        mechanism = self.plan.mechanism
-        noisy = NoisySum(mechanism.std, mechanism.clip.step, mechanism.clip.norm)
-        return node_noise(mechanism.discrete, {"sum": noisy})
+        clip = self.plan.clip
+        noisy = NoisySum(self.plan.mechanism.std, clip.step, clip.norm)
+        return node_noise(self.plan.discrete, {"sum": noisy})
 
     def is_valid(self, sums: Mapping[str, np.ndarray], users: int) -> bool:
         """Finite, and no longer than ``users`` clip norms."""
-        return self.plan.mechanism.clip.is_valid(sums["sum"], users)
-
-    def mechanism_of(self, round_: int) -> GaussianSum | ExampleSum | CorrelatedNoise:
-        """The mechanism of a round: the same for all rounds."""
-        mechanism = self.plan.mechanism
-        if isinstance(mechanism, CorrelatedSum):
-            return self.memory or CorrelatedNoise(mechanism)
-        return mechanism
+        return self.plan.clip.is_valid(sums["sum"], users)
 
     def release(
         self, round_: int, totals: Mapping[str, np.ndarray], purpose: str = ""
@@ -308,7 +289,7 @@ class SumStrategy(CohortStrategy):
         ``purpose`` is what the ledger says is released. A round that releases several sums names
         each: a second one of the same name counts as the first one, run again.
         """
-        return self.mechanism_of(round_).release(
+        return (self.memory or self.plan.mechanism).release(
             totals["sum"],
             round_=round_,
             covers=purpose or self.covers,
@@ -345,3 +326,13 @@ class SumStrategy(CohortStrategy):
             self.memory.restore(
                 {name.removeprefix(PRIVATE): array for name, array in state.items()}
             )
+
+
+class AveragedSum(SumStrategy, SteppedStrategy):
+    """A ``SumStrategy`` whose steps follow the noisy sum over the plan's fixed ``divisor``."""
+
+    draws_again = True
+
+    def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The noisy sum over a fixed denominator; charged to the ledger first."""
+        return self.release(round_, totals) / self.plan.divisor

@@ -16,8 +16,7 @@ Legend: S sampled users, D dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -26,32 +25,22 @@ import numpy as np
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.continual.correlated_sum import CorrelatedSum
+from murmuration.privacy.continual.correlated_sum import CorrelatedNoise, CorrelatedSum
 from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import (
-    CyclicSampler,
-    Sampler,
-)
-from murmuration.strategies.base import SteppedStrategy
+from murmuration.privacy.mechanisms.sampling import Sampler
 from murmuration.strategies.contributions import bounded_sum, clip_of
 from murmuration.strategies.noise.correlation import (
     OF_VECTORS,
     SAMPLING_RULES,
-    Correlation,
     Factor,
     about_noise,
     applies,
-    check_groups,
     check_sampling,
     correlation,
     correlations_of,
-    noise_over_turns,
-    turns,
 )
 from murmuration.strategies.planning import NOISE, SAMPLED, SIX, Planned, PlanQuery
-from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.own import Sampled
 from murmuration.strategies.spec import (
@@ -60,16 +49,9 @@ from murmuration.strategies.spec import (
     RunContext,
     Strategy,
     clip_norm,
-    cohort_bytes,
     grid_of_clip,
 )
-from murmuration.strategies.sums import (
-    CohortPlan,
-    Discrete,
-    SumStrategy,
-    check_vectors_fit,
-    noise_for_users,
-)
+from murmuration.strategies.sums import AveragedSum, CohortPlan, check_vectors_fit
 
 if TYPE_CHECKING:
     from murmuration.preference.kinds.model import TrainingExamples
@@ -90,61 +72,45 @@ class UlsPlan(CohortPlan):
     """
 
     clip: UserClip
-    discrete: Discrete = None
     factor: Factor | None = None
 
     def __post_init__(self) -> None:
-        if self.factor:
-            check_groups(self.factor, self.users, self.cohort)
         super().__post_init__()
         check_vectors_fit(self.users, self.clip)
-
-    @classmethod
-    def calibrate_noise(cls, epsilon: float, plan: Mapping[str, Any]) -> float:
-        """The noise multiplier at which a plan with these other fields costs ``epsilon``."""
-        if not (factor := plan.get("factor")):
-            return noise_for_users(epsilon, plan)
-        return noise_over_turns(
-            epsilon,
-            factor,
-            probability=plan["cohort"] / plan["users"],
-            rounds=plan["rounds"],
-            delta=plan["delta"],
-            adjacency=plan["adjacency"],
-            hold_out=plan.get("hold_out"),
-        )
 
     @property
     def sampler(self) -> Sampler:
         """The sampler of a round's users."""
-        return turns(self.factor, self.coins.probability) if self.factor else self.coins
+        return self.correlated.sampler if self.correlated else super().sampler
+
+    @cached_property
+    def correlated(self) -> CorrelatedSum | None:
+        """The mechanism of all rounds, if they share noise."""
+        if not self.factor:
+            return None
+        turns = self.factor.sampler(self.users, self.cohort)
+        parts = turns, self.clip, self.noise_multiplier, self.adjacency
+        return CorrelatedSum(*parts, factor=self.factor, discrete=self.discrete)
+
+    @cached_property
+    def mechanism(self) -> Any:
+        """The mechanism that each round runs and charges; if rounds share noise, by ``memory``."""
+        return self.correlated or super().mechanism
+
+    def memory(self) -> CorrelatedNoise | None:
+        """The noise that rounds share, of a run that begins; None: they share none."""
+        return CorrelatedNoise(self.correlated) if self.correlated else None
 
     @property
     def of_rounds(self) -> dict[Event, int]:
         """The events of the rounds: one per round, or one of the first round that pays for all."""
-        return self.mechanism.charges(self.rounds)
-
-    @cached_property
-    def mechanism(self) -> GaussianSum | CorrelatedSum:
-        """The mechanism that each round runs and charges."""
-        sampler, terms = self.sampler, (self.clip, self.noise_multiplier, self.adjacency)
-        if isinstance(sampler, CyclicSampler) and self.factor and self.discrete is None:
-            return CorrelatedSum(sampler, *terms, self.factor)
-        return GaussianSum(sampler, *terms, self.discrete)
+        return self.correlated.charges(self.rounds) if self.correlated else super().of_rounds
 
     @property
     def noise(self) -> float:
         """Standard deviation per coordinate of the averaged gradient; if noise is correlated, in
         the last round, which has most."""
-        longer = self.factor.row_norm(self.rounds) if self.factor else 1.0
-        return self.mechanism.std / self.cohort * longer
-
-    @property
-    def node_config(self) -> dict[str, messages.Scalar]:
-        """The config sent to nodes: the clip norm, and the number of a user's judgements that
-        count.
-        """
-        return {"clip-norm": self.clip.norm, **super().node_config}
+        return super().noise * (self.factor.row_norm(self.rounds) if self.factor else 1.0)
 
 
 def client_update(
@@ -158,72 +124,60 @@ def client_update(
     return {"sum": bounded_sum(examples, work, keys_S, source, clip_of(work))}
 
 
-class Uls(SumStrategy, SteppedStrategy):
+class Uls(AveragedSum):
     """The server half, with a ``UlsPlan``; see ``SumStrategy``."""
 
     name = "uls"
     plan: UlsPlan
 
-    def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The noisy sum over a fixed denominator; charged to the ledger first."""
-        return self.release(round_, totals) / self.plan.cohort
+
+_PLANNED = Planned(
+    UlsPlan, takes=SAMPLED, free=SIX, fields=lambda query, adjacency: {"clip": UserClip(1.0)}
+)
 
 
 def _correlated(query: PlanQuery, adjacency: Adjacency) -> dict[str, Any]:
-    return {**_one_vector(query, adjacency), "factor": correlations_of(query, adjacency)[0].factor}
-
-
-def _one_vector(query: PlanQuery, adjacency: Adjacency) -> dict[str, Any]:
-    return {"clip": UserClip(1.0)}
-
-
-_INDEPENDENT = Planned(UlsPlan, takes=SAMPLED, free=SIX, fields=_one_vector)
-_CORRELATED_PLAN = Planned(
-    UlsPlan, takes=SAMPLED, free=NOISE, fields=_correlated, tells=about_noise
-)
+    return {"clip": UserClip(1.0), "factor": correlations_of(query, adjacency)[0].factor}
 
 
 def sampled_users(query: PlanQuery, adjacency: Adjacency) -> dict[str, Any]:
     """The ``solve`` of strategies whose rounds are one sum of sampled users' clipped vectors: any
     of the six numbers with independent noise, the noise multiplier with correlated noise.
     """
-    correlated = query.sampled.noise_correlation != "none"
-    return (_CORRELATED_PLAN if correlated else _INDEPENDENT)(query, adjacency)
+    if query.sampled.noise_correlation == "none":
+        return _PLANNED(query, adjacency)
+    correlated = replace(_PLANNED, free=NOISE, fields=_correlated, tells=about_noise)
+    return correlated(query, adjacency)
 
 
 def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """The plan, the strategy and the report's figures."""
-    config, correlated = context.config, correlation(context)
-    plan = UlsPlan.for_epsilon(
-        config.epsilon,
-        clip=UserClip(config.clip_norm or DEFAULT_CLIP),
-        discrete=context.noise.on(context.dimension),
-        factor=correlated and correlated.factor,
-        **context.cohort_sizes,
-    )
-    return built(Uls, plan, context, ledger, correlated)
+    clip = UserClip(context.config.clip_norm or DEFAULT_CLIP)
+    return built(Uls, UlsPlan, context, ledger, clip=clip)
 
 
 def built(
     strategy: type[Uls],
-    plan: UlsPlan,
+    kind: type[UlsPlan],
     context: RunContext,
     ledger: Ledger,
-    correlated: Correlation | None,
+    *,
+    clip: UserClip,
+    **fields: Any,
 ) -> BuiltStrategy:
     """A strategy of such a plan."""
-    moving = plan.noise
-    if correlated is not None:  # independent noise that moves θ as far
-        moving = plan.mechanism.std / plan.cohort * correlated.spread
-    optimizer = context.optimizer("sgd", moving, RATE_CEILING / plan.clip.norm)
-    return BuiltStrategy.of(
-        strategy(plan, ledger, **context.arguments(optimizer)),
-        plan,
-        context,
-        clip_norm=plan.clip.norm,
-        group_size=plan.group_size,
-        bytes_per_user=cohort_bytes(context),
+    correlated = correlation(context)
+    plan = kind.for_epsilon(
+        context.config.epsilon,
+        clip=clip,
+        factor=correlated and correlated.factor,
+        **context.cohort_sizes,
+        **fields,
     )
+    # Correlated noise moves θ as far as independent noise of so much would.
+    moving = plan.mechanism.std / plan.cohort * (correlated.spread if correlated else 1.0)
+    ceiling = RATE_CEILING / clip.norm
+    return context.built(strategy, plan, ledger, ceiling=ceiling, moving=moving)
 
 
 ULS = Strategy(

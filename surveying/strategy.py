@@ -35,7 +35,6 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.theorems import Participation, Unit, select
 from murmuration.strategies.contributions import clip_of
 from murmuration.strategies.planning import RELEASED_ONCE, Planned
-from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.settings.rule import Rule
 from murmuration.strategies.settings.run import Settings
@@ -67,20 +66,10 @@ class SurveyPlan(WholeCrowdPlan):
 
     questionnaire: Questionnaire
 
-    @staticmethod
-    def declared() -> Strategy:
-        """The strategy of this plan."""
-        return SURVEY
-
     @cached_property
     def clip(self) -> UserClip:
         """The bound on a user's vector."""
         return UserClip(self.questionnaire.longest)
-
-    @property
-    def node_config(self) -> dict[str, messages.Scalar]:
-        """The config sent to nodes: the bound."""
-        return {"clip-norm": self.clip.norm}
 
 
 def client_update(
@@ -175,7 +164,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         config.epsilon,
         **context.sizes,
         questionnaire=questionnaire,
-        discrete=context.noise.on(questionnaire.dimension),
     )
     if interval(plan.std) >= plan.users:
         raise InputError(
@@ -192,8 +180,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
             **context.arguments(SolvedModel(context.dimension)),
         ),
         plan,
-        context,
-        clip_norm=plan.clip.norm,
         group_size=0,
         bytes_per_user=4.0 * context.dimension + sum_bytes(context) * context.dimension,
     )
@@ -244,7 +230,6 @@ SURVEY = Strategy(
     solve=Planned(
         SurveyPlan,
         free=RELEASED_ONCE,
-        rounds=(1,),
         fields=lambda query, adjacency: {"questionnaire": Questionnaire()},
     ),
     features=features,

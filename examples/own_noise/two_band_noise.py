@@ -14,63 +14,36 @@ Legend: D dimensions.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from murmuration.preference.kinds.model import TrainingExamples
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
-from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.privacy.theorems import Mechanism, Participation, Unit, select
-from murmuration.strategies import spec
+from murmuration.strategies import spec, uls
 from murmuration.strategies.base import PRIVATE, SteppedStrategy
-from murmuration.strategies.contributions import bounded_sum, clip_of
 from murmuration.strategies.planning import Planned
-from murmuration.strategies.protocol import messages
-from murmuration.strategies.protocol.messages import TrainRequest
-from murmuration.strategies.sums import DEFAULT_GROUP_SIZE, SumPlan, SumStrategy
+from murmuration.strategies.sums import SumStrategy
+from murmuration.strategies.uls import UlsPlan
 
 #: c_0 and c_1.
 NOW, BEFORE = 0.75, 0.25
 
 
-@dataclass(frozen=True, kw_only=True)
-class TwoBandPlan(SumPlan):
-    """A plan in which all users' vectors are clipped; weighted sums of two rounds are released."""
+class TwoBandPlan(UlsPlan):
+    """The plan of ``uls``, of weighted sums of two rounds.
 
-    clip: UserClip
-    group_size: int = DEFAULT_GROUP_SIZE
+    Everybody is in every round, or rounds would not compose.
+    """
 
-    @cached_property
-    def mechanism(self) -> GaussianSum:
-        """The mechanism that each round runs and charges."""
-        return GaussianSum(self.sampler, self.clip, self.noise_multiplier, self.adjacency)
-
-    @property
-    def node_config(self) -> dict[str, messages.Scalar]:
-        """The config sent to nodes."""
-        return {"clip-norm": self.clip.norm, "group-size": self.group_size}
+    coins = property(lambda plan: PoissonSampler(1.0))
 
     @property
     def noise(self) -> float:
         """Standard deviation per coordinate of the averaged gradient, after many rounds."""
-        return self.mechanism.std / math.sqrt(NOW**2 - BEFORE**2) / self.users
-
-    @property
-    def gradients(self) -> float:
-        """Number of users' gradients computed in the whole run."""
-        return self.rounds * self.users
-
-
-def client_update(
-    examples: TrainingExamples, work: TrainRequest, keys_S: np.ndarray, source: Randomness
-) -> dict[str, np.ndarray]:
-    """The node half: ``sum``, over the asked users, of their clipped averaged gradients, (D,)."""
-    return {"sum": bounded_sum(examples, work, keys_S, source, clip_of(work))}
+        return super().noise / math.sqrt(NOW**2 - BEFORE**2)
 
 
 class TwoBand(SumStrategy, SteppedStrategy):
@@ -83,8 +56,7 @@ class TwoBand(SumStrategy, SteppedStrategy):
         super().__init__(plan, ledger, **arguments)
         # Of the last round: the exact sum, which stays in the run's private folder, and its
         # solution from what was released.
-        self.exact_D = np.zeros(len(self.optimizer.theta))
-        self.solved_D = np.zeros(len(self.optimizer.theta))
+        self.exact_D = self.solved_D = np.zeros(len(self.optimizer.theta))
 
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The solution of the released equations; charged to the ledger first."""
@@ -92,7 +64,7 @@ class TwoBand(SumStrategy, SteppedStrategy):
         noisy_D = self.release(round_, {"sum": weighted_D})
         self.solved_D = (noisy_D - BEFORE * self.solved_D) / NOW
         self.exact_D = totals["sum"]
-        return self.solved_D / self.plan.users
+        return self.solved_D / self.plan.divisor
 
     def state(self) -> dict[str, np.ndarray]:
         """Also the last round, which the next one's noise depends on."""
@@ -106,26 +78,17 @@ class TwoBand(SumStrategy, SteppedStrategy):
 
 def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
     """The plan, the strategy and the report's figures."""
-    plan = TwoBandPlan.for_epsilon(
-        context.config.epsilon, clip=UserClip(context.config.clip_norm or 0.1), **context.sizes
-    )
-    optimizer = context.optimizer("sgd", plan.noise, 10.0 / plan.clip.norm)
-    return spec.BuiltStrategy.of(
-        TwoBand(plan, ledger, **context.arguments(optimizer)),
-        plan,
-        context,
-        clip_norm=plan.clip.norm,
-        group_size=plan.group_size,
-        bytes_per_user=spec.cohort_bytes(context),
-    )
+    clip = UserClip(context.config.clip_norm or 0.1)
+    plan = TwoBandPlan.for_epsilon(context.config.epsilon, clip=clip, **context.cohort_sizes)
+    return context.built(TwoBand, plan, ledger, ceiling=10.0 / clip.norm)
 
 
 TWO_BAND = spec.Strategy(
     name="two-band",
     help="Everybody in every round, with noise that the next round takes back in part.",
     build=build,
-    node_halves={"two-band": spec.NodeHalf(client_update, length=spec.clip_norm)},
+    node_halves={"two-band": spec.NodeHalf(uls.client_update, length=spec.clip_norm)},
     theorems=select(Unit.VECTOR, Participation.POISSON, Mechanism.GAUSSIAN),
     everybody=True,
-    solve=Planned(TwoBandPlan, fields=lambda query, adjacency: {"clip": UserClip(1.0)}),
+    solve=Planned(TwoBandPlan, fields=lambda q, _: {"clip": UserClip(1.0), "cohort": q.users}),
 )

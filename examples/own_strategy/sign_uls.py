@@ -48,17 +48,8 @@ class SignUls(Uls):
 def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
     """The plan, the strategy and the report's figures."""
     config, clip = context.config, SignClip(context.config.clip_norm or 1.0)
-    discrete = context.noise.on(context.dimension)
-    plan = UlsPlan.for_epsilon(config.epsilon, clip=clip, discrete=discrete, **context.cohort_sizes)
-    optimizer = context.optimizer("sgd", plan.noise, 1.0)
-    return spec.BuiltStrategy.of(
-        SignUls(plan, ledger, **context.arguments(optimizer)),
-        plan,
-        context,
-        clip_norm=clip.norm,
-        group_size=plan.group_size,
-        bytes_per_user=spec.cohort_bytes(context),
-    )
+    plan = UlsPlan.for_epsilon(config.epsilon, clip=clip, **context.cohort_sizes)
+    return context.built(SignUls, plan, ledger, ceiling=1.0)
 
 
 SIGN_ULS = spec.Strategy(

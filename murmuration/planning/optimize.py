@@ -207,7 +207,7 @@ def _els_row(
         plan.noise,
         group_size=group_size,
         sampling_probability=probability,
-        compute=plan.batch,
+        compute=plan.divisor,
         noise_multiplier=plan.noise_multiplier,
         clip_norm=clip.norm,
     )

@@ -40,6 +40,7 @@ import numpy as np
 
 from murmuration.privacy.accounting.events import BandedGaussian, ParallelEvent
 from murmuration.privacy.continual.toeplitz import GRID, ToeplitzFactor, Workload
+from murmuration.privacy.mechanisms.sampling import CyclicSampler
 from murmuration.privacy.theorems import Mechanism, Participation
 
 
@@ -93,23 +94,22 @@ class Banded(ToeplitzFactor):
         return min(candidates, key=added.error)
 
     @property
-    def bands(self) -> int:
-        """Return b."""
-        return len(self.coefficients)
-
-    @property
     def groups(self) -> int:
         """Return b."""
-        return self.bands
+        return len(self.coefficients)
 
     @property
     def parameters(self) -> tuple[float, ...]:
         """Return the coefficients."""
         return self.coefficients
 
+    def sampler(self, users: int, cohort: int) -> CyclicSampler:
+        """By a coin of each user in their turn."""
+        return CyclicSampler(cohort / users, self.groups)
+
     def row_T(self, rounds: int) -> np.ndarray:
         """Return the coefficients, and zeros after them."""
-        return np.pad(self.coefficients, (0, max(0, rounds - self.bands)))[:rounds]
+        return np.pad(self.coefficients, (0, max(0, rounds - self.groups)))[:rounds]
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -118,15 +118,15 @@ class Banded(ToeplitzFactor):
 
     def remember(self, before: Sequence[np.ndarray], noise_D: np.ndarray) -> list[np.ndarray]:
         """The noise of the last b − 1 rounds, the last first."""
-        return [noise_D, *before][: self.bands - 1]
+        return [noise_D, *before][: self.groups - 1]
 
     def event(
         self, round_: int, probability: float, noise_multiplier: float, *, begins: bool
     ) -> ParallelEvent:
         """One sampled sum of the group whose turn it is."""
         del begins
-        event = BandedGaussian(self.bands, probability, noise_multiplier)
-        return ParallelEvent((round_ - 1) % self.bands, event)
+        event = BandedGaussian(self.groups, probability, noise_multiplier)
+        return ParallelEvent((round_ - 1) % self.groups, event)
 
 
 def square_root(bands: int) -> np.ndarray:

@@ -41,6 +41,7 @@ import numpy as np
 
 from murmuration.privacy.accounting.events import BufferedGaussian, BufferedLater
 from murmuration.privacy.continual.toeplitz import GRID, ToeplitzFactor, Workload
+from murmuration.privacy.mechanisms.sampling import CyclicSampler, whole_groups
 from murmuration.privacy.theorems import Mechanism, Participation
 
 #: Buffers where nobody chose: more gain next to nothing in up to thousands of rounds.
@@ -131,11 +132,6 @@ class BufferedToeplitz(ToeplitzFactor):
         return min(made, key=added.error)
 
     @property
-    def participations(self) -> int:
-        """Return k: how often a user takes part at most."""
-        return -(-self.rounds // self.separation)
-
-    @property
     def sensitivity(self) -> float:
         """The ℓ2 sensitivity to all rounds of one user together, for vectors of length 1."""
         return _sensitivity(self.row_T(self.rounds), self.separation)
@@ -149,6 +145,13 @@ class BufferedToeplitz(ToeplitzFactor):
     def parameters(self) -> tuple[float, ...]:
         """Return all fields, one after the other."""
         return (self.first, *self.scales, *self.decays, self.rounds, self.separation)
+
+    def sampler(self, users: int, cohort: int) -> CyclicSampler:
+        """Everybody in their turn."""
+        groups = whole_groups(users, cohort)
+        if groups != self.separation:
+            raise ValueError(f"{groups} groups, and noise for {self.separation}")
+        return CyclicSampler(1.0 / groups, groups)
 
     def row_T(self, rounds: int) -> np.ndarray:
         """Return c_0 … c_(T−1)."""

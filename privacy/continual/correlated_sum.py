@@ -16,7 +16,6 @@ Legend: D dimensions.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -25,6 +24,8 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.continual.toeplitz import ToeplitzFactor
 from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
+from murmuration.privacy.mechanisms.distributed import DistributedNoise
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import CyclicSampler
 from murmuration.privacy.theorems import Theorem, find
@@ -48,25 +49,30 @@ class CorrelatedSum:
     noise_multiplier: float
     adjacency: Adjacency
     factor: ToeplitzFactor
-    discrete: ClassVar[None] = None
+    discrete: DiscreteNoise | DistributedNoise | None = None  # of which nothing is proven
 
     def __post_init__(self) -> None:
         if self.factor.groups != self.sampler.groups:
             raise ValueError(
                 f"noise for {self.factor.groups} groups, and {self.sampler.groups} groups"
             )
-        _ = self.theorem, self.event_of(1)  # validates the parameters
+        _ = self.theorem, self.event  # validates the parameters
 
     @property
     def theorem(self) -> Theorem:
         """The theorem about all rounds; Unsupported if there is none."""
-        factor = self.factor
-        return find(self.clip.unit, factor.participation, factor.mechanism, self.adjacency)
+        noise = self.discrete.mechanism if self.discrete else self.factor.mechanism
+        return find(self.clip.unit, self.factor.participation, noise, self.adjacency)
 
     @property
     def std(self) -> float:
         """Standard deviation of each coordinate of z."""
         return self.noise_multiplier * self.clip.norm
+
+    @property
+    def event(self) -> Event:
+        """The event of the first round."""
+        return self.event_of(1)
 
     def event_of(self, round_: int, *, begins: bool = False) -> Event:
         """The event of a round's release; ``begins``: it shares no noise with earlier ones, like

@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from murmuration.privacy.accounting.event import Event
+from murmuration.privacy.mechanisms.sampling import CyclicSampler
 from murmuration.privacy.theorems import Mechanism, Participation
 
 #: Coefficients are whole multiples of this, toward zero: the same numbers wherever they are chosen,
@@ -40,6 +41,13 @@ class ToeplitzFactor(ABC):
     @abstractmethod
     def groups(self) -> int:
         """The number of groups of users that take turns."""
+
+    @abstractmethod
+    def sampler(self, users: int, cohort: int) -> CyclicSampler:
+        """The sampler of users who take turns, of whom ``cohort`` are in a round on average.
+
+        Raises ValueError for a cohort that the groups cannot have.
+        """
 
     @property
     @abstractmethod

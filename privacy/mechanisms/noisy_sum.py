@@ -1,9 +1,8 @@
 """Charge a sum, and add noise to it.
 
-``GaussianSum`` (whole users) and ``ExampleSum`` (single examples) are the plan of a round as one
-object: what is sampled, how it is clipped, how much noise is added, what it costs, and under which
-adjacency. None of them can be changed without the others following. ``release`` charges the ledger
-first and adds the noise second.
+``GaussianSum`` is the plan of a round as one object: what is sampled, how it is clipped, how much
+noise is added, what it costs, and under which adjacency. None of them can be changed without the
+others following. ``release`` charges the ledger first and adds the noise second.
 
 Legend: D dimensions.
 """
@@ -12,14 +11,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from murmuration.privacy.accounting.accountant import joint_noise_multiplier
-from murmuration.privacy.accounting.events import Event, GroupGaussian, PoissonGaussian
+from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import ROUNDING, ExampleClip, UserClip, steps_there
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
@@ -28,28 +26,22 @@ from murmuration.privacy.mechanisms.grid import COUNT_STEP
 from murmuration.privacy.mechanisms.numba_jit import kernel
 from murmuration.privacy.mechanisms.parallel import each_stretch
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.privacy.mechanisms.sampling import Sampler
-from murmuration.privacy.theorems import Mechanism, Participation, Theorem, Unit, find
+from murmuration.privacy.mechanisms.sampling import ExampleSampler, PoissonSampler
+from murmuration.privacy.theorems import Mechanism, Theorem, Unit, find
 
 if TYPE_CHECKING:
     import torch
 
 
 @dataclass(frozen=True)
-class GaussianSum:
-    """The Poisson-subsampled Gaussian mechanism on sums of clipped user vectors.
+class SampledGaussian:
+    """The parts of a Gaussian mechanism on sampled, clipped vectors, and what follows from them.
 
-    Releases Σ_{u in cohort} clip(v_u) + N(0, (σC)² I), where C is the clip norm and σ the noise
-    multiplier. To average, divide by a constant fixed beforehand: never by the realised cohort.
-
-    Formal guarantee: one release is the event ``self.event`` under ``adjacency``, provided that
-    the cohort was drawn by ``sampler`` and every user's vector passed through ``clip``
-    (Mironov et al. 2019; Koskela et al. 2020). With ``discrete`` noise see
-    ``privacy.accounting.grid_noise``.
+    Raises Unsupported for parts of which nothing is proven together.
     """
 
-    sampler: Sampler
-    clip: UserClip
+    sampler: PoissonSampler | ExampleSampler
+    clip: UserClip | ExampleClip
     noise_multiplier: float
     adjacency: Adjacency
     discrete: DiscreteNoise | DistributedNoise | None = None
@@ -60,8 +52,14 @@ class GaussianSum:
     @property
     def theorem(self) -> Theorem:
         """The theorem about a release; Unsupported if there is none."""
-        noise = _mechanism(self.discrete)
-        return find(self.clip.unit, self.sampler.participation, noise, self.adjacency)
+        noise = self.discrete.mechanism if self.discrete else Mechanism.GAUSSIAN
+        parts = self.unit, self.sampler.participation, noise
+        return find(*parts, self.adjacency, event=self.sampler.charged_as)
+
+    @property
+    def unit(self) -> Unit:
+        """The bound on one user's part."""
+        return self.clip.unit
 
     @property
     def std(self) -> float:
@@ -69,14 +67,30 @@ class GaussianSum:
         return self.noise_multiplier * self.clip.norm
 
     @property
+    def effective(self) -> float:
+        """The noise multiplier of all that is released together."""
+        return self.noise_multiplier
+
+    @property
     def event(self) -> Event:
         """The event of one release."""
-        event = PoissonGaussian(self.sampler.probability, self.noise_multiplier)
+        event: Any = self.sampler.event(self.effective)  # of a kind that the theorem names
         return self.discrete.charged(event) if self.discrete else event
 
-    def charges(self, rounds: int) -> dict[Event, int]:
-        """The charges of ``rounds`` rounds."""
-        return {self.event: rounds}
+
+@dataclass(frozen=True)
+class GaussianSum(SampledGaussian):
+    """The Poisson-subsampled Gaussian mechanism on sums of clipped vectors, of users or examples.
+
+    Releases Σ clip(v) + N(0, (σC)² I) over those sampled, where C is the clip norm of one vector
+    and σ the noise multiplier. To average, divide by a constant fixed beforehand: never by the
+    realised cohort.
+
+    Formal guarantee: for a whole user, one release is the event ``self.event`` under ``adjacency``,
+    provided that users or examples were drawn as ``sampler`` says, and every vector passed through
+    ``clip`` (Mironov et al. 2019; Koskela et al. 2020; of examples Charles et al. 2024, Theorem 1,
+    or by group privacy). With ``discrete`` noise see ``privacy.accounting.grid_noise``.
+    """
 
     def release(
         self,
@@ -93,69 +107,15 @@ class GaussianSum:
             ValueError: the sum is not finite, or the ledger is for another adjacency.
             BudgetExceeded: the ledger refuses; nothing is released.
         """
-        return _release(self, sum_D, round_, covers, ledger=ledger, source=source)
-
-
-@dataclass(frozen=True)
-class ExampleSum:
-    """The Gaussian mechanism on sums of clipped examples, each sampled independently.
-
-    Releases Σ clip(v_e) + N(0, (σC)² I) over the sampled examples e, where C is the clip norm of an
-    *example*. To average, divide by a constant fixed beforehand.
-
-    Formal guarantee: for the whole user, one release is the event ``self.event``, provided that
-    every user has at most ``group_size`` examples, the same in all rounds, that each is sampled
-    independently with ``probability``, and that each passed through ``clip``. With ``event_kind`` a
-    mixture (Charles et al. 2024, Theorem 1) under add-remove and zero-out only; by group privacy,
-    which costs more, under all four relations.
-    """
-
-    probability: float
-    group_size: int
-    clip: ExampleClip
-    noise_multiplier: float
-    adjacency: Adjacency
-    event_kind: type[MixtureGaussian] | type[GroupGaussian] = MixtureGaussian
-    discrete: DiscreteNoise | DistributedNoise | None = None
-
-    def __post_init__(self) -> None:
-        _ = self.theorem, self.event  # validates the parameters
-
-    @property
-    def theorem(self) -> Theorem:
-        """The theorem about a release; Unsupported if there is none."""
-        parts = self.clip.unit, Participation.EXAMPLES, _mechanism(self.discrete)
-        return find(*parts, self.adjacency, event=self.event_kind.kind)
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of the noise on each coordinate of the *sum*."""
-        return self.noise_multiplier * self.clip.norm
-
-    @property
-    def event(self) -> Event:
-        """The event of one release."""
-        event = self.event_kind(self.noise_multiplier, self.group_size, self.probability)
-        # The theorem that is found with discrete noise is of mixtures.
-        return self.discrete.charged(cast(MixtureGaussian, event)) if self.discrete else event
-
-    def release(
-        self, sum_D: np.ndarray, *, round_: int, covers: str, ledger: Ledger, source: Randomness
-    ) -> np.ndarray:
-        """As ``GaussianSum.release``."""
-        return _release(self, sum_D, round_, covers, ledger=ledger, source=source)
-
-
-def _mechanism(discrete: DiscreteNoise | DistributedNoise | None) -> Mechanism:
-    return discrete.mechanism if discrete else Mechanism.GAUSSIAN
+        return _release(self, sum_D, round_=round_, covers=covers, ledger=ledger, source=source)
 
 
 def _release(
-    mechanism: GaussianSum | ExampleSum | JointSum,
+    mechanism: SampledGaussian,
     values_D: np.ndarray,
+    *,
     round_: int,
     covers: str,
-    *,
     ledger: Ledger,
     source: Randomness,
     last: tuple[float, float] | None = None,
@@ -301,8 +261,8 @@ def _add_scaled_apart(
                 sum_D[d] += np.trunc(factor * apart) * step
 
 
-@dataclass(frozen=True)
-class JointSum:
+@dataclass(frozen=True, kw_only=True)
+class JointSum(SampledGaussian):
     """The Poisson-subsampled Gaussian mechanism on a clipped sum and a centred count together.
 
     Releases Σ clip(v_u) + N(0, (σC)² I) and Σ (b_u − ½) + N(0, σ_b²) over one cohort, where C is
@@ -316,33 +276,17 @@ class JointSum:
     least σ_eff · 2^precision steps.
     """
 
-    sampler: Sampler
-    clip: UserClip
-    noise_multiplier: float
     count_noise: float
-    adjacency: Adjacency
-    discrete: DiscreteNoise | DistributedNoise | None = None
-
-    def __post_init__(self) -> None:
-        _ = self.theorem, self.event  # validates the parameters
 
     @property
-    def theorem(self) -> Theorem:
-        """The theorem about a release of both; Unsupported if there is none."""
-        noise = _mechanism(self.discrete)
-        return find(Unit.VECTOR_AND_BIT, self.sampler.participation, noise, self.adjacency)
+    def unit(self) -> Unit:
+        """The bound on one user's part: a vector, and a bit."""
+        return Unit.VECTOR_AND_BIT
 
     @property
-    def std(self) -> float:
-        """Standard deviation of the noise on each coordinate of the *sum*."""
-        return self.noise_multiplier * self.clip.norm
-
-    @property
-    def event(self) -> Event:
-        """The event of one release of both."""
-        effective = joint_noise_multiplier(self.noise_multiplier, self.count_noise)
-        event = PoissonGaussian(self.sampler.probability, effective)
-        return self.discrete.charged(event) if self.discrete else event
+    def effective(self) -> float:
+        """The noise multiplier of both together."""
+        return joint_noise_multiplier(self.noise_multiplier, self.count_noise)
 
     def release(
         self,
@@ -364,8 +308,8 @@ class JointSum:
         noisy_D1 = _release(
             self,
             values_D1,
-            round_,
-            covers,
+            round_=round_,
+            covers=covers,
             ledger=ledger,
             source=source,
             last=(self.count_noise, COUNT_STEP),

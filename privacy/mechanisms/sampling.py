@@ -1,5 +1,5 @@
-"""Cohorts by Poisson sampling: of all users in each round, or of the group of users whose turn it
-is.
+"""Poisson sampling: of users in each round, of users in the group whose turn it is, or of single
+examples.
 
 The accountant's amplification by sampling holds for exactly these draws. A shuffled or fixed-size
 cohort is another event, a cohort that is redrawn because it was small or because somebody dropped
@@ -12,6 +12,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from murmuration.privacy.accounting.events import GroupGaussian, PoissonGaussian
+from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.mechanisms.coins import bernoulli, user_words
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.theorems import Participation
@@ -26,6 +28,7 @@ class PoissonSampler:
     """
 
     participation: ClassVar[Participation] = Participation.POISSON
+    charged_as: ClassVar[str] = PoissonGaussian.kind
     probability: float
 
     def __post_init__(self) -> None:
@@ -43,6 +46,34 @@ class PoissonSampler:
         """
         key = source.key("cohort", round_)
         return np.flatnonzero(bernoulli(user_words(key, names_N), self.probability))
+
+    def event(self, noise_multiplier: float) -> PoissonGaussian:
+        """The event of a sum with this much Gaussian noise."""
+        return PoissonGaussian(self.probability, noise_multiplier)
+
+
+@dataclass(frozen=True)
+class ExampleSampler:
+    """Independent Bernoulli(``probability``) inclusion of each example, on its user's node.
+
+    Every user has at most ``group_size`` examples, the same in all rounds. ``accounting`` says how
+    a round is charged for the whole user: as a mixture (Charles et al. 2024, Theorem 1), or by
+    group privacy, which costs more.
+    """
+
+    participation: ClassVar[Participation] = Participation.EXAMPLES
+    probability: float
+    group_size: int
+    accounting: type[MixtureGaussian] | type[GroupGaussian] = MixtureGaussian
+
+    @property
+    def charged_as(self) -> str:
+        """The kind of the event."""
+        return self.accounting.kind
+
+    def event(self, noise_multiplier: float) -> MixtureGaussian | GroupGaussian:
+        """The event of a sum with this much Gaussian noise."""
+        return self.accounting(noise_multiplier, self.group_size, self.probability)
 
 
 def whole_groups(users: int, cohort: int) -> int:
@@ -87,6 +118,7 @@ class CyclicSampler:
     """
 
     participation: ClassVar[Participation] = Participation.TURNS
+    charged_as: ClassVar[str] = ""  # that depends on the noise that rounds share
     probability: float
     groups: int
 

@@ -172,7 +172,7 @@ class _OneQuestion(GaussianSum):
 
 
 def _noise_for_one_question(plan: SurveyPlan) -> GaussianSum:
-    return _OneQuestion(plan.sampler, plan.clip, plan.noise_multiplier, plan.adjacency)
+    return _OneQuestion(plan.coins, plan.clip, plan.noise_multiplier, plan.adjacency)
 
 
 class _CountsTwice(Tally):

@@ -134,8 +134,8 @@ def audit_banded(task: Task, factor: Banded = _FACTOR, *, every_round: bool = Fa
     Two faults: a ``factor`` with longer columns, or a canary who is sampled in ``every_round``, and
     not only in the turns of their group.
     """
-    sampler, clip = CyclicSampler(_TURN / factor.bands, factor.bands), UserClip(_CLIP)
-    rounds = factor.bands * _CYCLES
+    sampler, clip = CyclicSampler(_TURN / factor.groups, factor.groups), UserClip(_CLIP)
+    rounds = factor.groups * _CYCLES
 
     def make(sigma: float) -> CorrelatedSum:
         return CorrelatedSum(sampler, clip, sigma, task.adjacency, factor)
@@ -154,8 +154,8 @@ def audit_banded(task: Task, factor: Banded = _FACTOR, *, every_round: bool = Fa
 
     def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
         memory, score_N = CorrelatedNoise(mechanism), np.zeros(task.trials)
-        before: deque[np.ndarray] = deque(maxlen=factor.bands)  # the last sums, the newest first
-        mixed: deque[np.ndarray] = deque(maxlen=factor.bands)  # C times these, the oldest first
+        before: deque[np.ndarray] = deque(maxlen=factor.groups)  # the last sums, the newest first
+        mixed: deque[np.ndarray] = deque(maxlen=factor.groups)  # C times these, the oldest first
         for round_ in range(1, rounds + 1):
             exact_N, here = np.zeros(task.trials), every_round or sampler.group(round_) == 0
             if here and not second:
@@ -165,7 +165,7 @@ def audit_banded(task: Task, factor: Banded = _FACTOR, *, every_round: bool = Fa
             )
             before.appendleft(noisy_N / clip.norm)
             mixed.append(np.sum([c * x_N for c, x_N in zip(column, before, strict=False)], axis=0))
-            first = round_ - factor.bands + 1  # of the rounds that all of ``mixed`` is about
+            first = round_ - factor.groups + 1  # of the rounds that all of ``mixed`` is about
             if first >= 1 and (every_round or sampler.group(first) == 0):
                 matched_N = column @ np.array(mixed) / longer
                 score_N += log_ratio(matched_N, coins.probability, noise / math.sqrt(longer))
@@ -223,7 +223,7 @@ def audit_buffered(
 
 def audit_joint(
     task: Task,
-    make: Callable[[PoissonSampler, UserClip, float, float, Adjacency], JointSum] = JointSum,
+    make: Callable[..., JointSum] = JointSum,
     *,
     centred: bool = False,
 ) -> Measured:
@@ -238,7 +238,8 @@ def audit_joint(
     )
     count_noise = 2.0 * effective
     noise = sum_noise_for(effective, count_noise)
-    mechanism = make(PoissonSampler(q), UserClip(_CLIP), noise, count_noise, task.adjacency)
+    sampler = PoissonSampler(q)
+    mechanism = make(sampler, UserClip(_CLIP), noise, task.adjacency, count_noise=count_noise)
     centre_D = torch.tensor([3.0], dtype=torch.float64) if centred else None
     bound = CountingClip(_CLIP, 0.5, centre_D)
     at = 0.0 if centre_D is None else centre_D.item()
@@ -257,7 +258,7 @@ def audit_joint(
         for round_ in range(1, rounds + 1):
             exact_N2 = np.zeros((task.trials, 2))
             names_N = np.arange(task.trials, dtype=np.uint64)
-            exact_N2[mechanism.sampler.draw(names_N, source, round_)] = value.numpy()
+            exact_N2[sampler.draw(names_N, source, round_)] = value.numpy()
             for trial, (total, count) in enumerate(exact_N2):
                 noisy_D, noisy_count = mechanism.release(
                     np.array([total]),

@@ -16,10 +16,10 @@ import torch
 
 from murmuration.audits.auditing import DELTA, Measured, Target, Task
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.audits.trials import both_sides
 from murmuration.strategies.protocol.messages import TrainRequest
+from murmuration.strategies.sums import RoundMechanism
 from murmuration.surveying.answers import SurveyAnswers
 from murmuration.surveying.questionnaire import Questionnaire
 from murmuration.surveying.strategy import SurveyPlan, client_update
@@ -41,7 +41,7 @@ def one_answer(answer: int, judgements: int) -> SurveyAnswers:
 def audit_survey(
     task: Task,
     node_half: NodeHalf = client_update,
-    mechanism: Callable[[SurveyPlan], GaussianSum] = lambda plan: plan.mechanism,
+    mechanism: Callable[[SurveyPlan], RoundMechanism] = lambda plan: plan.mechanism,
 ) -> Measured:
     """Attack one release; ``node_half`` and ``mechanism`` replace the real ones in audits of seeded
     faults.

@@ -20,6 +20,7 @@ from murmuration.audits.auditing import scratch_ledger
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.clipping import LabelClip
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry as catalogue
@@ -204,7 +205,7 @@ def solved(context: RunContext, examples: PairExamples, ledger: Ledger) -> Cohor
             config.epsilon,
             rounds=config.rounds,
             adjacency=adjacency,
-            clip_norm=config.clip_norm or DEFAULT_CLIP,
+            clip=LabelClip(config.clip_norm or DEFAULT_CLIP),
             **terms,
         )
         solver = MomentSolver(public, ridge=own.ridge or None)

@@ -18,7 +18,7 @@ Legend: S sampled users, D dimensions.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -36,6 +36,7 @@ from murmuration.research.strategies.filtered_mean import (
 from murmuration.strategies import contributions, uls
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.planning import NOISE, SAMPLED, Planned
+from murmuration.strategies.protocol import messages
 from murmuration.strategies.spec import (
     BuiltStrategy,
     NodeHalf,
@@ -136,6 +137,15 @@ class CorrectedPlan(CohortPlan):
         """Standard deviation per coordinate of the averaged gradient, where one is released."""
         return self.mechanism.std
 
+    @property
+    def node_config(self) -> dict[str, messages.Scalar]:
+        """The config sent to nodes, which clip nothing."""
+        return {"group-size": self.group_size}
+
+    @property
+    def clip_norm(self) -> None:
+        """None: nothing is clipped."""
+
 
 def _failure(delta: float, rounds: int) -> float:
     return _FAILURE_SHARE * delta / rounds
@@ -201,15 +211,8 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     plan = CorrectedPlan.for_epsilon(
         config.epsilon, radius=config.clip_norm or DEFAULT_RADIUS, **context.cohort_sizes
     )
-    optimizer = context.optimizer("sgd", plan.noise, _CEILING)
-    return BuiltStrategy.of(
-        AupCorrected(plan, ledger, **context.arguments(optimizer)),
-        plan,
-        context,
-        clip_norm=None,
-        group_size=plan.group_size,
-        bytes_per_user=cohort_bytes(context, up=4),
-    )
+    built = context.built(AupCorrected, plan, ledger, ceiling=_CEILING)
+    return replace(built, bytes_per_user=cohort_bytes(context, up=4))
 
 
 AUP_CORRECTED = Strategy(

@@ -91,11 +91,11 @@ def _phases(context: RunContext) -> tuple[Phase, ...]:
         )
     rate = config.learning_rate or _CEILING
     radius = config.clip_norm or published.DEFAULT_RADIUS
-    return (_phase(own, users, config.cohort, config.rounds, rate, radius),)
+    return (_phase(own, users, config.cohort, config.rounds, rate=rate, radius=radius),)
 
 
 def _phase(
-    own: AupSettings, users: int, cohort: int, rounds: int, rate: float, radius: float
+    own: AupSettings, users: int, cohort: int, rounds: int, *, rate: float, radius: float
 ) -> Phase:
     """The only phase: of all users as run, of half of them to the letter."""
     if own.variant == "published-as-run":
@@ -107,12 +107,10 @@ def _phase(
 def build_centred(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     """AUP, centred, with either rule for the radius."""
     if context.config.of(AupSettings).variant == "centred":
-        plan = quantile_plan(context)
-        return built(context, ledger, AupCentred, plan, down=2)
+        return built(context, ledger, AupCentred, quantile_plan(context), down=2)
     plan = ThresholdPlan.for_epsilon(
         context.config.epsilon,
         rule=ThresholdRule(context.config.clip_norm or DEFAULT_START),
-        discrete=context.noise.on(context.dimension),
         **context.cohort_sizes,
     )
     return built(context, ledger, AupThreshold, plan, down=2)

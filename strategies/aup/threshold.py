@@ -32,8 +32,6 @@ import numpy as np
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.mechanisms.above_threshold import AboveThreshold, OpenThreshold
-from murmuration.privacy.mechanisms.clipping import UserClip
-from murmuration.privacy.mechanisms.noisy_sum import GaussianSum
 from murmuration.strategies.adaptive import DEFAULT_START, RadiusPlan, bounded
 from murmuration.strategies.aup.centred import AupCentred
 
@@ -86,11 +84,6 @@ class ThresholdPlan(RadiusPlan):
         return AboveThreshold(
             _SHARE * self.cohort, self.test_epsilon, 1.0, self.adjacency, monotone
         )
-
-    def mechanism_at(self, radius: float) -> GaussianSum:
-        """The mechanism of a round with this radius, besides the test."""
-        clip = UserClip(radius)
-        return GaussianSum(self.sampler, clip, self.noise_multiplier, self.adjacency, self.discrete)
 
     @property
     def besides(self) -> dict[Event, int]:

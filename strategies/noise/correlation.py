@@ -32,6 +32,7 @@ Factor = Banded | BufferedToeplitz
 BANDS = (2, 4, 8, 10, 16, 20, 32)
 #: Of more rounds than this a matrix of all pairs of them takes gigabytes.
 MOST_CORRELATED_ROUNDS = 4_000
+_TERMS = ("users", "cohort", "delta", "adjacency", "hold_out")
 
 
 @dataclass(frozen=True)
@@ -47,50 +48,6 @@ class Correlation:
     noise_multiplier: float
     spread: float
     error: float
-
-
-def turns(factor: Factor, probability: float) -> CyclicSampler:
-    """The sampler of users who take turns: by a coin of each in theirs, where each is in a round
-    with this probability on average; for buffered noise everybody of a group.
-    """
-    if isinstance(factor, BufferedToeplitz):
-        return CyclicSampler(1.0 / factor.separation, factor.separation)
-    return CyclicSampler(probability, factor.bands)
-
-
-def check_groups(factor: Factor, users: int, cohort: int) -> None:
-    """ValueError for buffered noise that is made for another number of groups."""
-    if isinstance(factor, BufferedToeplitz):
-        groups = whole_groups(users, cohort)
-        if groups != factor.separation:
-            raise ValueError(f"{groups} groups, and noise for {factor.separation}")
-
-
-def noise_over_turns(
-    epsilon: float,
-    factor: Factor,
-    *,
-    probability: float,
-    rounds: int,
-    delta: float,
-    adjacency: Adjacency,
-    hold_out: HoldOut | None,
-) -> float:
-    """The noise multiplier at which rounds that share noise cost ``epsilon``, where each user is in
-    a round with this ``probability`` on average.
-    """
-    if isinstance(factor, BufferedToeplitz):
-        # Whose turn it is shows who is held out, so that saves nothing.
-        once = {"probability": 1.0, "rounds": 1}
-        return accountant.noise_multiplier_for(epsilon, delta=delta, adjacency=adjacency, **once)
-    return accountant.noise_multiplier_for(
-        epsilon,
-        delta=delta,
-        probability=turns(factor, probability).of_group.probability,
-        rounds=-(-rounds // factor.bands),  # of the group whose turn comes most often
-        adjacency=adjacency,
-        hold_out=hold_out,
-    )
 
 
 @functools.lru_cache(maxsize=16)
@@ -113,11 +70,10 @@ def correlations(
         if count > settings.rounds or count * probability > 1.0 + 1e-9:
             continue
         factor = Banded.chosen(added, count)
-        sigma = noise_over_turns(
+        sigma = accountant.noise_multiplier_for(
             epsilon,
-            factor,
-            probability=probability,
-            rounds=settings.rounds,
+            probability=CyclicSampler(probability, count).of_group.probability,
+            rounds=-(-settings.rounds // count),  # of the group whose turn comes most often
             delta=delta,
             adjacency=adjacency,
             hold_out=hold_out,
@@ -132,8 +88,8 @@ def buffered(
     settings: OptimizerSettings,
     epsilon: float,
     *,
-    users: float,
-    cohort: float,
+    users: int,
+    cohort: int,
     delta: float,
     adjacency: Adjacency,
     hold_out: HoldOut | None,
@@ -143,67 +99,54 @@ def buffered(
     Raises:
         ValueError: they do not make a whole number of groups.
     """
-    groups = whole_groups(int(users), int(cohort))
+    groups = whole_groups(users, cohort)
     added = workload(settings)
     factor = BufferedToeplitz.chosen(added, groups)
-    terms: dict[str, Any] = {
-        "probability": 1.0 / groups,
-        "rounds": settings.rounds,
-        "delta": delta,
-        "adjacency": adjacency,
-        "hold_out": hold_out,
-    }
-    sigma = noise_over_turns(epsilon, factor, **terms)
-    alone = accountant.noise_multiplier_for(epsilon, **terms)
+    solved = functools.partial(
+        accountant.noise_multiplier_for, epsilon, delta=delta, adjacency=adjacency
+    )
+    # Whose turn it is shows who is held out, so that saves nothing.
+    sigma = solved(probability=1.0, rounds=1)
+    alone = solved(probability=1.0 / groups, rounds=settings.rounds, hold_out=hold_out)
     spread = added.error(factor)
     return Correlation(factor, sigma, spread, spread * sigma / alone)
 
 
-def correlation(context: RunContext) -> Correlation | None:
-    """The correlated noise that the settings ask for, if any: banded, with the given number of
-    bands or that of the least error, or buffered.
+def asked_for(
+    own: Sampled, settings: OptimizerSettings, epsilon: float, **terms: Any
+) -> list[Correlation]:
+    """The correlated noise of some settings: buffered, or banded for each number of bands, the best
+    first, and independent noise last.
+
+    ``terms`` are users, cohort, delta, adjacency and hold-out. Raises InputError, naming the
+    option, for numbers that there is no such noise for.
     """
+    sizes = {name: terms[name] for name in ("users", "cohort")}
+    check_correlated(own, rounds=settings.rounds, **sizes)
+    if own.noise_correlation == "blt":
+        return [buffered(settings, epsilon, **terms)]
+    bands = (own.bands,) if own.bands else BANDS
+    share = terms.pop("cohort") / terms.pop("users")
+    alone, *others = correlations(settings, epsilon, bands=bands, probability=share, **terms)
+    return [*sorted(others, key=lambda one: one.error), alone]
+
+
+def correlation(context: RunContext) -> Correlation | None:
+    """The correlated noise of a run with the least error; None if rounds share no noise."""
     config, sizes = context.config, context.cohort_sizes
-    own, users, cohort = config.of(Sampled), sizes["users"], sizes["cohort"]
-    if own.noise_correlation == "none":
+    if (own := config.of(Sampled)).noise_correlation == "none":
         return None
     steps = OptimizerSettings("sgd", 1.0, config.rounds, config.momentum)
-    terms: dict[str, Any] = {name: sizes[name] for name in ("delta", "adjacency", "hold_out")}
-    if own.noise_correlation == "blt":
-        return buffered(steps, config.epsilon, users=users, cohort=cohort, **terms)
-    check_correlated(
-        own.noise_correlation,
-        rounds=sizes["rounds"],
-        bands=own.bands,
-        cohort=cohort,
-        users=users,
-    )
-    _, *others = correlations(
-        steps,
-        config.epsilon,
-        bands=(own.bands,) if own.bands else BANDS,
-        probability=cohort / users,
-        **terms,
-    )
-    return min(others, key=lambda one: one.error)
+    terms = {name: sizes[name] for name in _TERMS}
+    return asked_for(own, steps, config.epsilon, **terms)[0]
 
 
 def correlations_of(query: PlanQuery, adjacency: Adjacency) -> list[Correlation]:
-    """Correlated noise for a query with the default optimizer, the best first, and independent
-    noise last.
-    """
-    numbers, own = query.numbers, query.sampled
-    sizes = {name: numbers[name] for name in ("users", "cohort")}
-    rounds, epsilon = numbers["rounds"], numbers["epsilon"]
-    check_correlated(own.noise_correlation, rounds=rounds, bands=own.bands or None, **sizes)
-    steps = OptimizerSettings("sgd", 1.0, rounds)
-    terms = {"delta": query.delta, "adjacency": adjacency, "hold_out": query.hold_out}
-    if own.noise_correlation == "blt":
-        return [buffered(steps, epsilon, **sizes, **terms)]
-    bands = (own.bands,) if own.bands else BANDS
-    share = sizes["cohort"] / sizes["users"]
-    alone, *others = correlations(steps, epsilon, bands=bands, probability=share, **terms)
-    return [*sorted(others, key=lambda one: one.error), alone]
+    """The same for a query, with the default optimizer, and what it was compared with."""
+    given = {**query.numbers, "adjacency": adjacency, "hold_out": query.hold_out}
+    steps = OptimizerSettings("sgd", 1.0, given["rounds"])
+    terms = {name: given[name] for name in _TERMS}
+    return asked_for(query.sampled, steps, given["epsilon"], **terms)
 
 
 def about_noise(plan: SumPlan, query: PlanQuery) -> dict[str, float]:
@@ -211,8 +154,8 @@ def about_noise(plan: SumPlan, query: PlanQuery) -> dict[str, float]:
     was compared; for buffers with the same turns, and with Poisson sampling.
     """
     best, *others = correlations_of(query, plan.adjacency)
-    if isinstance(best.factor, BufferedToeplitz):
-        turns = best.factor.participations
+    if query.sampled.noise_correlation == "blt":
+        turns = -(-plan.rounds // best.factor.groups)
         return {
             "rounds_apart": best.factor.groups,
             "rounds_of_a_user": turns,
@@ -227,16 +170,11 @@ def about_noise(plan: SumPlan, query: PlanQuery) -> dict[str, float]:
     }
 
 
-def check_correlated(
-    correlation: str,
-    *,
-    rounds: int,
-    bands: int | None,
-    cohort: float | None,
-    users: float | None,
-) -> None:
-    """InputError, naming the option, for what there is no such noise for; None or 0: not given."""
-    banded, least = correlation == "banded", bands or BANDS[0]
+def check_correlated(own: Sampled, *, rounds: int, cohort: int, users: int) -> None:
+    """InputError, naming the option, for what there is no such noise for; 0: not given."""
+    if (correlation := own.noise_correlation) == "none":
+        return
+    banded, least = correlation == "banded", own.bands or BANDS[0]
     if rounds > MOST_CORRELATED_ROUNDS:
         raise InputError(
             f"--noise-correlation {correlation} is for at most {MOST_CORRELATED_ROUNDS:,} "
@@ -249,23 +187,15 @@ def check_correlated(
             if banded:
                 CyclicSampler(cohort / users, least)
             else:
-                whole_groups(int(users), int(cohort))
+                whole_groups(users, cohort)
         except ValueError as error:
             raise InputError(f"--noise-correlation {correlation}: {error}") from None
 
 
 def check_sampling(config: Settings) -> None:
     """InputError, naming the option, for users who cannot be sampled as it is set."""
-    own = config.of(Sampled)
-    if own.noise_correlation == "none":
-        return
-    check_correlated(
-        own.noise_correlation,
-        rounds=config.rounds,
-        bands=own.bands,
-        cohort=config.cohort,
-        users=config.users,
-    )
+    sizes = {"rounds": config.rounds, "cohort": config.cohort, "users": config.users}
+    check_correlated(config.of(Sampled), **sizes)
 
 
 _POISSON: dict[str, None] = {"sampling": None, "noise_correlation": None, "bands": None}

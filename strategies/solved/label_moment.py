@@ -41,8 +41,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -56,7 +55,6 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.theorems import Unit, select
 from murmuration.strategies.contributions import clip_of
 from murmuration.strategies.planning import RELEASED_ONCE, Planned
-from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.public_items import PublicItems
 from murmuration.strategies.settings.own import Solved
@@ -79,28 +77,15 @@ if TYPE_CHECKING:
 
 #: In units of each user's public length.
 DEFAULT_CLIP = 0.8
+_USUAL = LabelClip(DEFAULT_CLIP)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelMomentPlan(WholeCrowdPlan):
-    """``clip_norm`` bounds a user's moment in units of their public length."""
+    """``clip`` bounds a user's moment in units of their public length."""
 
-    clip_norm: float = DEFAULT_CLIP
-
-    @staticmethod
-    def declared() -> Strategy:
-        """The strategy that it is the plan of."""
-        return LABEL_MOMENT
-
-    @cached_property
-    def clip(self) -> LabelClip:
-        """The bound on a user's moment."""
-        return LabelClip(self.clip_norm)
-
-    @property
-    def node_config(self) -> dict[str, messages.Scalar]:
-        """The config sent to nodes: the clip norm."""
-        return {"clip-norm": self.clip.norm}
+    possible_rounds: ClassVar[tuple[int, ...]] = (1, 2)
+    clip: LabelClip = _USUAL
 
 
 def client_update(
@@ -201,7 +186,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         rounds=config.rounds,
         delta=config.delta,
         adjacency=Adjacency(config.adjacency),
-        clip_norm=config.clip_norm or DEFAULT_CLIP,
+        clip=LabelClip(config.clip_norm or DEFAULT_CLIP),
         discrete=context.noise.on(context.dimension),
     )
     examples, sent = public_examples(context)
@@ -209,8 +194,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     return BuiltStrategy.of(
         LabelMoment(plan, ledger, solver, **context.arguments(SolvedModel(context.dimension))),
         plan,
-        context,
-        clip_norm=plan.clip.norm,
         group_size=max_judgements(examples),
         bytes_per_user=bytes_with_items(context, sent, sum_bytes(context)),
     )
@@ -250,8 +233,6 @@ def bytes_with_items(context: RunContext, sent: float, up: int = 8) -> float:
     return each + sent
 
 
-#: Why strategies that solve for the model protect labels only.
-
 LABEL_MOMENT = Strategy(
     name="label-moment",
     help="Release one noisy vector of labels, instead of hundreds of rounds; prompts are public.",
@@ -260,6 +241,6 @@ LABEL_MOMENT = Strategy(
     settings=Solved,
     theorems=select(Unit.LABELS),
     true_labels=True,
-    rounds=(1, 2),
-    solve=Planned(LabelMomentPlan, free=RELEASED_ONCE, rounds=(1, 2)),
+    rounds=LabelMomentPlan.possible_rounds,
+    solve=Planned(LabelMomentPlan, free=RELEASED_ONCE),
 )

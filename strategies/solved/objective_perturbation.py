@@ -26,7 +26,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -69,16 +69,6 @@ class ObjectivePlan(WholeCrowdPlan):
 
     rounds: int = 1
     length: float = 0.0
-
-    @staticmethod
-    def declared() -> Strategy:
-        """The strategy that it is the plan of."""
-        return OBJECTIVE_PERTURBATION
-
-    @classmethod
-    def for_epsilon(cls, epsilon: float, **plan: Any) -> Self:
-        """The plan with the least noise that costs at most ``epsilon``."""
-        return super().for_epsilon(epsilon, **{"rounds": 1, **plan})
 
     @property
     def clip(self) -> LabelClip:
@@ -207,8 +197,6 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
     return BuiltStrategy.of(
         strategy,
         plan,
-        context,
-        clip_norm=plan.clip.norm,
         group_size=max_judgements(examples),
         bytes_per_user=bytes_with_items(context, sent),
     )
@@ -230,5 +218,5 @@ OBJECTIVE_PERTURBATION = Strategy(
     theorems=select(Unit.LABELS, Mechanism.GAUSSIAN),
     true_labels=True,
     rounds=(1,),
-    solve=Planned(ObjectivePlan, free=RELEASED_ONCE, rounds=(1,)),
+    solve=Planned(ObjectivePlan, free=RELEASED_ONCE),
 )

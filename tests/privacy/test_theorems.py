@@ -35,9 +35,9 @@ from murmuration.privacy.mechanisms.clipping import ExampleClip, LabelClip, NoCl
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
 from murmuration.privacy.mechanisms.distributed import DistributedNoise
 from murmuration.privacy.mechanisms.hold_out import HoldOut
-from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum, JointSum
+from murmuration.privacy.mechanisms.noisy_sum import GaussianSum, JointSum
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise, RandomizedResponse
-from murmuration.privacy.mechanisms.sampling import CyclicSampler, PoissonSampler
+from murmuration.privacy.mechanisms.sampling import CyclicSampler, ExampleSampler, PoissonSampler
 from murmuration.privacy.mechanisms.tally import STEPS, Tally, TallyRelease
 from murmuration.privacy.selection.random_stopping import CandidateCost, RandomStopping
 from murmuration.privacy.theorems import TABLE, Mechanism, Participation, Status, Unit, find, select
@@ -135,9 +135,10 @@ def built(row, adjacency):
         return None
     if row.unit is Unit.EXAMPLES:
         kinds = {kind.kind: kind for kind in (MixtureGaussian, GroupGaussian)}
-        return ExampleSum(0.1, 3, ExampleClip(0.5), 2.0, adjacency, kinds[row.event], noise)
+        sampler = ExampleSampler(0.1, 3, kinds[row.event])
+        return GaussianSum(sampler, ExampleClip(0.5), 2.0, adjacency, noise)
     if row.unit is Unit.VECTOR_AND_BIT:
-        return JointSum(poisson, clip, 2.0, 1.0, adjacency, noise)
+        return JointSum(poisson, clip, 2.0, adjacency, noise, count_noise=1.0)
     clip = LabelClip(0.5) if row.unit is Unit.LABELS else clip
     return GaussianSum(poisson, clip, 2.0, adjacency, noise)
 
@@ -168,19 +169,52 @@ def test_what_is_not_in_the_table_cannot_be_found():
     [
         lambda: GaussianSum(CyclicSampler(0.1, 2), UserClip(0.5), 2.0, Adjacency.ZERO_OUT),
         lambda: GaussianSum(PoissonSampler(0.1), NoClip(), 2.0, Adjacency.ZERO_OUT),
-        lambda: ExampleSum(
-            0.1, 3, ExampleClip(0.5), 2.0, Adjacency.ZERO_OUT, GroupGaussian, DiscreteNoise(3)
+        lambda: GaussianSum(
+            ExampleSampler(0.1, 3, GroupGaussian),
+            ExampleClip(0.5),
+            2.0,
+            Adjacency.ZERO_OUT,
+            DiscreteNoise(3),
         ),
-        lambda: ExampleSum(
-            0.1, 3, ExampleClip(0.5), 2.0, Adjacency.ZERO_OUT, GroupGaussian, DistributedNoise(3, 4)
+        lambda: GaussianSum(
+            ExampleSampler(0.1, 3, GroupGaussian),
+            ExampleClip(0.5),
+            2.0,
+            Adjacency.ZERO_OUT,
+            DistributedNoise(3, 4),
         ),
-        lambda: ExampleSum(0.1, 3, UserClip(0.5), 2.0, Adjacency.ZERO_OUT),
-        lambda: JointSum(CyclicSampler(0.1, 2), UserClip(0.5), 2.0, 8.0, Adjacency.ZERO_OUT),
+        lambda: GaussianSum(ExampleSampler(0.1, 3), UserClip(0.5), 2.0, Adjacency.ZERO_OUT),
+        lambda: GaussianSum(PoissonSampler(0.1), ExampleClip(0.5), 2.0, Adjacency.ZERO_OUT),
+        lambda: JointSum(
+            CyclicSampler(0.1, 2), UserClip(0.5), 2.0, Adjacency.ZERO_OUT, count_noise=8.0
+        ),
+        lambda: JointSum(
+            ExampleSampler(0.1, 3), ExampleClip(0.5), 2.0, Adjacency.ZERO_OUT, count_noise=8.0
+        ),
         lambda: CorrelatedSum(
             CyclicSampler(0.1, 2), LabelClip(0.5), 2.0, Adjacency.REPLACE_LABELS, Banded((0.8, 0.6))
         ),
+        lambda: CorrelatedSum(
+            CyclicSampler(0.1, 2),
+            UserClip(0.5),
+            2.0,
+            Adjacency.ZERO_OUT,
+            Banded((0.8, 0.6)),
+            DiscreteNoise(3),
+        ),
     ],
-    ids=["turns", "unclipped", "group-grid", "group-shares", "users", "joint-turns", "labels"],
+    ids=[
+        "turns",
+        "unclipped",
+        "group-grid",
+        "group-shares",
+        "users",
+        "examples",
+        "joint-turns",
+        "joint-examples",
+        "labels",
+        "correlated-grid",
+    ],
 )
 def test_parts_that_nobody_has_proven_together_are_refused(build):
     with pytest.raises(Unsupported, match="nothing is proven of"):
@@ -219,8 +253,8 @@ def sampled(probability, mean, std, at_N=Z_N):
 def of_sum(mechanism, user):
     """The masses of a release to which a user adds all they may, times ``user``: −1, 0 or 1."""
     length, std = user * mechanism.clip.norm, mechanism.std
-    if isinstance(mechanism, ExampleSum):
-        size, probability = mechanism.group_size, mechanism.probability
+    if isinstance(mechanism.sampler, ExampleSampler):
+        size, probability = mechanism.sampler.group_size, mechanism.sampler.probability
         weights_K = stats.binom.pmf(np.arange(size + 1), size, probability)
         return sum(weight * normal(k * length, std) for k, weight in enumerate(weights_K))
     if isinstance(mechanism, CorrelatedSum):

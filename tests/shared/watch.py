@@ -43,7 +43,7 @@ from murmuration.client.app import app as client_app
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.mechanisms.above_threshold import OpenThreshold
-from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum, JointSum
+from murmuration.privacy.mechanisms.noisy_sum import GaussianSum, JointSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness, user_key
 from murmuration.privacy.mechanisms.tally import STEPS, TallyRelease
@@ -300,8 +300,8 @@ def _noise_alone(patched: pytest.MonkeyPatch, seen: Seen) -> None:
 
         patched.setattr(kind, "release", call)
 
-    summed(GaussianSum, lambda self: self.clip.norm)
-    summed(ExampleSum, lambda self: self.clip.norm * self.group_size)
+    # Of examples a user has several.
+    summed(GaussianSum, lambda self: self.clip.norm * getattr(self.sampler, "group_size", 1))
 
     choose = ExponentialMechanism.choose
 

@@ -14,7 +14,7 @@ from watch import public, stop_clocks
 import murmuration.reporting.run_end
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.disclosure import Public
-from murmuration.privacy.mechanisms.noisy_sum import ExampleSum, GaussianSum, JointSum
+from murmuration.privacy.mechanisms.noisy_sum import GaussianSum, JointSum
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.reporting.live.progress import RoundProgress
 from murmuration.reporting.report import write_report
@@ -34,7 +34,6 @@ def noise_alone(monkeypatch):
         monkeypatch.setattr(kind, "release", call)
 
     blind(GaussianSum, lambda sum_D: (np.zeros_like(sum_D),))
-    blind(ExampleSum, lambda sum_D: (np.zeros_like(sum_D),))
     blind(JointSum, lambda sum_D, count: (np.zeros_like(sum_D), 0.0))
     blind(FilteredMean, lambda rows_SD: (np.zeros((30, rows_SD.shape[1])),))
     # What else is exact in a release's arguments must not matter either.

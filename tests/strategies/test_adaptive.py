@@ -84,7 +84,7 @@ def test_plan_binds_everything():
     assert mechanism.event == PoissonGaussian(0.2, mechanism.event.noise_multiplier)
     assert mechanism.event.noise_multiplier == pytest.approx(effective)
     assert plan.noise == pytest.approx(1.5 / 20)
-    assert plan.start == 0.3
+    assert plan.clip.norm == 0.3
     with pytest.raises(dataclasses.FrozenInstanceError):
         plan.count_noise = 9.0
 
@@ -268,7 +268,7 @@ def test_options_reach_the_plan(made, changes, strategy, plan):
     found = built.strategy.plan
     assert type(found) is plan
     assert (found.users, found.cohort, found.rounds, found.delta) == (80, 20, 4, 1e-3)
-    assert (found.start, found.group_size) == (0.7, 3)
+    assert (found.clip.norm, found.group_size) == (0.7, 3)
     assert found.adjacency is Adjacency.REPLACE
     assert built.charges == found.charges
     assert (built.clip_norm, built.group_size) == (0.7, 3)

@@ -63,7 +63,7 @@ def test_plan_binds_everything():
     plan = ElsPlan(**PLAN, noise_multiplier=1.5)
     assert plan.mechanism.event == MixtureGaussian(1.5, 4, 0.1)
     assert plan.mechanism.std == pytest.approx(0.45)
-    assert plan.batch == pytest.approx(40)
+    assert plan.divisor == pytest.approx(40)
     assert plan.noise == pytest.approx(0.45 / 40)
     assert plan.charges == {MixtureGaussian(1.5, 4, 0.1): 8}
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -305,7 +305,7 @@ def test_batches_are_poisson_and_divided_by_their_nominal_size(make_world, check
     examples = checks.gather(*[checks.like_everybody(4)] * 30)
     still = {"noise_multiplier": 1e-9, "optimizer": {"rate": 1e-9}}
     world = make_world(examples, **ELS, group_size=4, probability=0.3, **still)
-    kept = [float(np.linalg.norm(g)) * world.strategy.plan.batch for g in world.run(10)]
+    kept = [float(np.linalg.norm(g)) * world.strategy.plan.divisor for g in world.run(10)]
     assert len({round(k) for k in kept}) > 1
     assert np.allclose(kept, np.round(kept), atol=1e-3)
     score = sum((k - 36) ** 2 / (120 * 0.3 * 0.7) for k in kept)

@@ -129,14 +129,15 @@ def test_the_error_of_buffered_noise_beside_both_kinds_of_independent_noise():
     query = {**CYCLIC, "cohort": 540, "rounds": 20}
     numbers = solve("uls", PlanQuery(**query, epsilon=8.0), ADD)
     coins = solve("uls", PlanQuery("uls", **PEOPLE, epsilon=8.0), ADD)
-    assert numbers["noise_multiplier"] == accountant.noise_multiplier_for(
+    once = accountant.noise_multiplier_for(
         8.0, delta=numbers["delta"], probability=1.0, rounds=1, adjacency=ADD
     )
+    assert numbers["noise_multiplier"] == pytest.approx(once, rel=1e-4)
     assert (numbers["rounds_apart"], numbers["rounds_of_a_user"]) == (5, 4)
     assert numbers["error_over_same_turns"] < 1.0
     spread = numbers["error_over_same_turns"] * math.sqrt(4)
     expected = spread * numbers["noise_multiplier"] / coins["noise_multiplier"]
-    assert numbers["error_over_poisson"] == pytest.approx(expected, rel=1e-9)
+    assert numbers["error_over_poisson"] == pytest.approx(expected, rel=1e-4)
     assert ("less" if expected < 1 else "more") in about_correlation(numbers)
     assert "no secret coins" in about_correlation(numbers)
 

@@ -9,19 +9,20 @@ import pytest
 from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian, PureChoice
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms.clipping import ExampleClip, UserClip
+from murmuration.privacy.mechanisms.clipping import ExampleClip, NoClip, UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise, installed
 from murmuration.privacy.mechanisms.hold_out import HoldOut
 from murmuration.ranking.layout import VoteLayout
 from murmuration.ranking.strategy import RankingPlan
 from murmuration.research.strategies.aup_corrected import CorrectedPlan
-from murmuration.strategies.adaptive import AdaptivePlan
+from murmuration.strategies.adaptive import AdaptivePlan, RadiusPlan
 from murmuration.strategies.aup.threshold import ThresholdPlan
 from murmuration.strategies.dp_fedavg import FedAvgPlan
 from murmuration.strategies.els import ElsPlan, GroupPlan
 from murmuration.strategies.solved.label_moment import LabelMomentPlan
 from murmuration.strategies.solved.objective_perturbation import ObjectivePlan
-from murmuration.strategies.sums import CohortPlan, SumPlan, check_vectors_fit, noise_for_users
+from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
+from murmuration.strategies.sums import CohortPlan, SumPlan, check_vectors_fit
 from murmuration.strategies.uls import Uls, UlsPlan
 from murmuration.surveying.questionnaire import Questionnaire
 from murmuration.surveying.strategy import SurveyPlan
@@ -56,15 +57,15 @@ def test_every_kind_of_plan_is_here():
         return {kind, *(under for child in kind.__subclasses__() for under in below(child))}
 
     ours = {kind for kind in below(SumPlan) if kind.__module__.startswith("murmuration.")}
-    assert ours - {kind for kind in ours if kind.__abstractmethods__} == set(PLANS)
+    assert ours - {SumPlan, CohortPlan, RadiusPlan, WholeCrowdPlan} == set(PLANS)
 
 
 def test_rounds_are_charged_as_the_mechanism_that_they_run(plan):
     assert plan.charges[plan.mechanism.event] == plan.rounds
     assert plan.mechanism.adjacency is plan.adjacency
     if isinstance(plan, ElsPlan):  # everybody takes part; their judgements are sampled
-        assert plan.mechanism.probability == plan.probability
-        assert plan.mechanism.group_size == plan.group_size
+        assert plan.mechanism.sampler.probability == plan.probability
+        assert plan.mechanism.sampler.group_size == plan.group_size
     else:
         assert plan.mechanism.sampler == plan.sampler
 
@@ -103,13 +104,11 @@ def test_plans_of_nobody_of_no_round_or_of_no_noise_cannot_be_built(plan, change
         replace(plan, **change)
 
 
-def test_a_plan_without_a_mechanism_cannot_be_made():
-    @dataclass(frozen=True, kw_only=True)
-    class Bare(CohortPlan):
-        """Says nothing of what a round runs."""
-
-    with pytest.raises(TypeError, match="abstract"):
-        Bare(**USERS, noise_multiplier=1.0)
+def test_a_plan_that_clips_nothing_cannot_be_made():
+    with pytest.raises(AttributeError, match="clip"):
+        CohortPlan(**USERS, noise_multiplier=1.0)
+    with pytest.raises(ValueError, match="unclipped vectors"):
+        Everybody(**SIZES, noise_multiplier=1.0, clip=NoClip())
 
 
 def test_what_else_is_spent_is_part_of_the_cost():
@@ -134,9 +133,17 @@ def test_further_releases_of_a_round_add_up_with_the_first_and_with_a_hold_out()
     assert once.charges[event] == 3
 
 
+@dataclass(frozen=True, kw_only=True)
+class Everybody(SumPlan):
+    """Has a clip, and nothing else of its own."""
+
+    clip: UserClip
+
+
 def test_without_a_cohort_everybody_is_in_every_round():
-    everybody = noise_for_users(1.0, SIZES)
-    assert everybody == noise_for_users(1.0, {**SIZES, "cohort": SIZES["users"]})
+    everybody = Everybody.for_epsilon(1.0, **SIZES, clip=UserClip(1.0)).noise_multiplier
+    of_all = {**CLIPPED, "cohort": SIZES["users"]}
+    assert everybody == UlsPlan.for_epsilon(1.0, **of_all).noise_multiplier
     spent = accountant.epsilon(
         [(PoissonGaussian(1.0, everybody), 3)], adjacency=Adjacency.ADD_REMOVE, delta=1e-4
     )

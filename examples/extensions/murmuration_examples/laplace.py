@@ -24,7 +24,6 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.privacy.theorems import Mechanism, Participation, Theorem, Unit
 from murmuration.strategies import spec, uls
-from murmuration.strategies.protocol.messages import Scalar
 from murmuration.strategies.sums import CohortPlan
 
 
@@ -69,7 +68,6 @@ class LaplaceSum:
     dimension: int
     epsilon: float
     adjacency: Adjacency
-    discrete: None = None
 
     @property
     def event(self) -> SampledPure:
@@ -107,18 +105,8 @@ class LaplacePlan(CohortPlan):
     @property
     def mechanism(self) -> LaplaceSum:
         """The mechanism that each round runs and charges."""
-        sampler, epsilon = self.sampler, 1.0 / self.noise_multiplier
+        sampler, epsilon = self.coins, 1.0 / self.noise_multiplier
         return LaplaceSum(sampler, self.clip, self.dimension, epsilon, self.adjacency)
-
-    @property
-    def noise(self) -> float:
-        """The averages' noise."""
-        return self.mechanism.std / self.cohort
-
-    @property
-    def node_config(self) -> dict[str, Scalar]:
-        """The config sent to nodes."""
-        return {"clip-norm": self.clip.norm, **super().node_config}
 
 
 class LaplaceUls(uls.Uls):
@@ -134,15 +122,7 @@ def build(context: spec.RunContext, ledger: Ledger) -> spec.BuiltStrategy:
     plan = LaplacePlan.for_epsilon(
         context.config.epsilon, clip=clip, dimension=context.dimension, **context.cohort_sizes
     )
-    optimizer = context.optimizer("sgd", plan.noise, uls.RATE_CEILING / clip.norm)
-    return spec.BuiltStrategy.of(
-        LaplaceUls(plan, ledger, **context.arguments(optimizer)),
-        plan,
-        context,
-        clip_norm=clip.norm,
-        group_size=plan.group_size,
-        bytes_per_user=spec.cohort_bytes(context),
-    )
+    return context.built(LaplaceUls, plan, ledger, ceiling=uls.RATE_CEILING / clip.norm)
 
 
 LAPLACE_ULS = spec.Strategy(

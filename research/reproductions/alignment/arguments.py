@@ -288,6 +288,7 @@ def learned(
     examples = examples_of(people, features)
     theta_SD = heads_of(examples["train"], plan)
     gold_D = _head(examples["gold"], plan, None, 0)
+    seen, unseen = right_about(examples, gold_D)
     theta_ID = [gold_D, *(theta_D for some in theta_SD.values() for theta_D in some)]
     rewards_IPN = pool.rewards(theta_ID, features)
 
@@ -298,11 +299,7 @@ def learned(
             dict(zip(plan.epsilons, by_epsilon, strict=True)),
             accuracies(examples, theta_SD),
         ),
-        Judge(
-            name,
-            *(right.by_user for right in right_about(examples, gold_D)),
-            rewards_IPN[0, :, 1:] - rewards_IPN[0, :, :1],
-        ),
+        Judge(name, seen.by_user, unseen.by_user, rewards_IPN[0, :, 1:] - rewards_IPN[0, :, :1]),
     )
 
 

@@ -25,7 +25,7 @@ ONE_RUN = ["blt-gaussian", *["blt-later"] * 9]
 
 def make(row=ROW, *, share=0.1, sigma=2.0, clip=0.5, adjacency=Adjacency.ADD_REMOVE):
     factor = Banded(tuple(row))
-    sampler = CyclicSampler(share, factor.bands)
+    sampler = CyclicSampler(share, factor.groups)
     return CorrelatedSum(sampler, UserClip(clip), sigma, adjacency, factor)
 
 

@@ -76,7 +76,9 @@ def test_noise_fits_the_bound_that_was_used(ledger):
 
 
 def test_a_sum_and_a_count_have_their_own_noise(ledger):
-    made = JointSum(SAMPLER, UserClip(0.1), 2.0, 30.0, Adjacency.ADD_REMOVE, DiscreteNoise(201))
+    made = JointSum(
+        SAMPLER, UserClip(0.1), 2.0, Adjacency.ADD_REMOVE, DiscreteNoise(201), count_noise=30.0
+    )
     assert made.count_noise / grid.COUNT_STEP >= made.event.scale
     counts = []
     for round_ in range(60):

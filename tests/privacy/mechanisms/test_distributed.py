@@ -14,7 +14,7 @@ from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import grid
-from murmuration.privacy.mechanisms.clipping import ExampleClip, UserClip
+from murmuration.privacy.mechanisms.clipping import ExampleClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise, installed
 from murmuration.privacy.mechanisms.distributed import (
     DistributedNoise,
@@ -107,7 +107,7 @@ def test_the_noise_that_plans_ask_of_nodes_is_what_they_charge():
     plan = AdaptivePlan.for_epsilon(
         2.0, users=400, cohort=100, rounds=5, delta=DELTA, adjacency=ADJACENCY, discrete=both
     )
-    clip = UserClip(plan.start)
+    clip = plan.clip
     noisy = {
         "sum": NoisySum(plan.noise_multiplier * clip.norm, clip.step, clip.norm),
         "within": NoisySum(plan.count_noise, grid.COUNT_STEP, plan.middle),

@@ -20,13 +20,13 @@ from murmuration.privacy.mechanisms import clipping, parallel
 from murmuration.privacy.mechanisms.clipping import ExampleClip, UserClip
 from murmuration.privacy.mechanisms.noisy_sum import (
     CountingClip,
-    ExampleSum,
     GaussianSum,
     JointSum,
     sum_noise_for,
 )
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import (
+    ExampleSampler,
     PoissonSampler,
 )
 
@@ -249,7 +249,8 @@ def test_a_plan_without_noise_cannot_be_made(sigma):
 
 
 def test_a_sum_of_examples(checks, ledger, tmp_path):
-    mechanism = ExampleSum(0.1, 4, ExampleClip(0.5), 4.0, Adjacency.ADD_REMOVE)
+    sampler = ExampleSampler(0.1, 4)
+    mechanism = GaussianSum(sampler, ExampleClip(0.5), 4.0, Adjacency.ADD_REMOVE)
     assert mechanism.event == MixtureGaussian(4.0, 4, 0.1)
     assert mechanism.std == 2.0
     released_D = mechanism.release(
@@ -265,8 +266,8 @@ def test_a_sum_of_examples(checks, ledger, tmp_path):
 
 
 def test_a_sum_of_another_adjacency_than_the_ledgers_is_refused(ledger):
-    fields = (0.1, 4, ExampleClip(0.5), 4.0, Adjacency.REPLACE)
-    grouped = ExampleSum(*fields, GroupGaussian)
+    sampler = ExampleSampler(0.1, 4, GroupGaussian)
+    grouped = GaussianSum(sampler, ExampleClip(0.5), 4.0, Adjacency.REPLACE)
     assert grouped.event == GroupGaussian(4.0, 4, 0.1)
     with pytest.raises(ValueError, match="the ledger is for add-remove"):
         grouped.release(ZERO_D, round_=1, covers="x", ledger=ledger, source=Randomness(0))
@@ -277,7 +278,8 @@ def test_a_sum_of_another_adjacency_than_the_ledgers_is_refused(ledger):
 
 
 def mechanism(norm=0.5, sigma=4.0, count_noise=10.0, adjacency=Adjacency.ADD_REMOVE):
-    return JointSum(PoissonSampler(0.1), UserClip(norm), sigma, count_noise, adjacency)
+    parts = PoissonSampler(0.1), UserClip(norm), sigma
+    return JointSum(*parts, adjacency, count_noise=count_noise)
 
 
 def release_joint(ledger, sum_D=None, count=0.0, *, round_=1, seed=0, made=None):

@@ -19,6 +19,7 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.mechanisms.clipping import LabelClip
 from murmuration.research.reproductions.btl import Population, without_labels
 from murmuration.research.theory.analytic_gaussian import calibrate_noise
 from murmuration.server.run import run_training
@@ -42,7 +43,7 @@ def plan(**changes):
 
 
 def test_plan_binds_everything():
-    made = plan(rounds=2, clip_norm=0.4)
+    made = plan(rounds=2, clip=LabelClip(0.4))
     assert made.mechanism.event == PoissonGaussian(1.0, 3.0)
     assert made.charges == {PoissonGaussian(1.0, 3.0): 2}
     assert made.std == pytest.approx(1.2)
@@ -212,7 +213,7 @@ def test_noise_on_the_sum_is_as_promised(make_moment_world, checks):
         torch.randn(40, 60, generator=generator), torch.ones(40), torch.arange(0, 41, 2)
     )
     for multiplier in (0.5, 30.0):
-        world = make_moment_world(wide, noise_multiplier=multiplier, clip_norm=0.6)
+        world = make_moment_world(wide, noise_multiplier=multiplier, clip=LabelClip(0.6))
         start(world, 1)
         released_D = world.strategy.state()["moments"][0]
         exact_D = moments(wide, clip=0.6)
@@ -231,7 +232,7 @@ def test_without_noise_the_model_is_found_at_any_clip_norm(
 ):
     """Clipping is corrected for: the error stays that of the likeliest model."""
     world = make_moment_world(
-        population.examples, noise_multiplier=1e-6, clip_norm=clip, rounds=rounds
+        population.examples, noise_multiplier=1e-6, clip=LabelClip(clip), rounds=rounds
     )
     found_D = start(world, rounds)
     likeliest = population.error(population.likeliest())
