@@ -42,6 +42,9 @@ _CUT_BY_HASHING = frozenset(
 )  # fmt: skip
 _RARE = 0.05  # of texts, that are in a script: it is not named
 
+#: What a strength for each response on a public list brings (docs/research/real-people.md).
+STRENGTHS = "gives each of them a number of its own"
+
 #: How long they take (docs/research/speed.md).
 TAKES = {
     "smollm2": "smollm2 first reads every response, a few per second and core; later runs find "

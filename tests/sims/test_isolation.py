@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from neighbours import CHANGED, USERS, Change, changes, everybody, line, named, wide
+from neighbours import CHANGED, ITEMS, USERS, Change, changes, everybody, line, named, wide
 from watch import assert_none, compare
 
 import murmuration.client.store
@@ -38,9 +38,10 @@ def test_named_changes(watch, name):
     assert_none(compare(watch, {}, named("pairs")[name]))
 
 
+@pytest.mark.parametrize("strategy", ["ranking", "uls strengths"])
 @pytest.mark.parametrize("name", named("votes"))
-def test_named_changes_of_votes(watch, name):
-    options, kind, _ = STRATEGIES["ranking"]
+def test_named_changes_of_votes(watch, strategy, name):
+    options, kind, _ = STRATEGIES[strategy]
     assert_none(compare(watch, options, named("votes")[name], kind=kind))
 
 
@@ -57,6 +58,9 @@ ASKED_ONCE = {"rounds": 1, "test": "", "heldout": 0.0, "features": "hashing"}
 STRATEGIES: dict[str, tuple[dict, str, tuple[str, ...]]] = {
     "uls": ({}, "pairs", ANY),
     "uls two judgements": ({"group_size": 2}, "pairs", ANY),
+    "uls strengths": (
+        {"features": "strengths+hashing:17", "items": json.dumps(ITEMS[1:])}, "votes", ANY
+    ),
     "uls thurstone": ({"model": "thurstone"}, "pairs", ANY),
     "uls best of four": ({}, "top-1", ANY),
     "uls ranking": ({}, "ranking", ANY),
