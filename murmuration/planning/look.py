@@ -150,7 +150,7 @@ class DataSummary:
             parts.append("--chosen-from-data")
         if self.judgements.left_out and self._few_left_out:
             parts.append("--on-bad-rows skip")
-        if self.items:
+        if text_features(self.features)[0]:
             parts.append(f"--items {shlex.quote(self.items)}")
         if self.features != Settings.features:
             parts.append(f"--features {self.features}")
@@ -326,7 +326,6 @@ def look_at(
     else:
         users = advice.users_to_train_on(len(judgements.user_ids))
         features, about_features = _installed(advice.features_for(users, epsilon, scripts).names)
-        features = f"{STRENGTHS}+{features}" if items else features
     return DataSummary(
         source=source,
         renamed=declaration.columns,
@@ -354,7 +353,7 @@ def _on_list(judgements: Judgements, items: str) -> str:
     on_list = [item_digest(text) in listed for shown in judgements.responses for text in shown]
     return (
         f"{_percent(sum(on_list) / len(on_list))} of responses shown are among the {len(listed):,} "
-        f"of --items: --features {STRENGTHS}+NAME {advice.STRENGTHS}"
+        f"of --items: {advice.STRENGTHS}"
     )
 
 

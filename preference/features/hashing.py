@@ -17,37 +17,15 @@ Shape suffixes: R texts, D dimensions.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Protocol
 
 import numpy as np
 
 from murmuration.preference.data.errors import InputError, first_line
+from murmuration.preference.features.feature_map import FeatureMap
 from murmuration.preference.features.text_length import check_length, length_feature
 from murmuration.preference.features.words import DEFINITION, HASHED
 from murmuration.preference.gguf import is_gguf
 from murmuration.privacy.plugins import brought
-
-
-class FeatureMap(Protocol):
-    """φ(prompt, response) → D numbers."""
-
-    @property
-    def dimension(self) -> int:
-        """D, all features counted."""
-        ...
-
-    @property
-    def uses_prompt(self) -> bool:
-        """True if φ depends on the prompt; if not, equal responses are computed once."""
-        ...
-
-    def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """Features of R texts: (R, D) float32."""
-        ...
-
-    def to_config(self) -> dict:
-        """JSON-able description from which `feature_map` makes an equal map."""
-        ...
 
 
 @dataclass(frozen=True)

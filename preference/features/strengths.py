@@ -24,7 +24,7 @@ import numpy as np
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.public_names import clean_name, read_names
-from murmuration.preference.features.hashing import FeatureMap
+from murmuration.preference.features.feature_map import FeatureMap
 
 #: In ``--features``, alone or before a plus, and in a config the digests of the list.
 STRENGTHS = "strengths"
@@ -96,8 +96,9 @@ def item_digest(response: str) -> str:
 
 
 def text_features(option: str) -> tuple[str, str]:
-    """What ``--features`` says of strengths, with its plus, and the features of texts that it names
-    beside; each may be empty.
+    """The two parts of ``--features``: strengths, with the plus behind, and features of texts.
+
+    Each may be empty.
     """
     first, plus, rest = option.strip().partition("+")
     return (first + plus, rest) if first == STRENGTHS else ("", option.strip())

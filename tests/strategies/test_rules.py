@@ -26,7 +26,7 @@ BROKEN: list[dict[str, Any]] = [
     {"strategy": "objective-perturbation", "secure_aggregation": True, **LABELS},
     {"base_privacy": "public"},
     {"items": "i"},
-    {"base_privacy": "public", "features": "strengths", "items": "i"},
+    {"base_privacy": "public", "features": "strengths"},
     {"disjoint": True, "population": "p"},
     {"disjoint": True, "features": "minilm"},
     {"heldout_epsilon": 4.0},

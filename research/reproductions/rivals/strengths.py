@@ -7,9 +7,10 @@ multiples of the default step (of some inverses of a ridge) the one with the hig
 user on a fifth of the training's users, when the others are trained on, is used with everybody. It
 is chosen at each ε, by one seed, and is not charged.
 
-Test users judge nearly the same pairs as those who are trained on. So three tests are made of their
+Test users judge nearly the same pairs as those who are trained on. So four tests are made of their
 judgements: all; those of a third of the pairs, which nobody is trained on; those of a third of the
-debates, which nobody is trained on, so that these arguments have no strength.
+debates, which nobody is trained on, with a list that names these arguments, too, whose strengths
+are then noise alone; and the same with a list that does not, so that they have none.
 
 Accuracies are means over test users, and beside them shares of judgements; 95 % intervals are over
 users and seeds (`clustered`), of differences, too. Every run is written down when it is done.
@@ -48,6 +49,7 @@ from murmuration.sims.population.population import Population
 RUNS = "strengths-runs.jsonl"
 #: What the test's judgements are about that nobody is trained on.
 PEOPLE, PAIRS, DEBATES = "other people", "other pairs", "other debates"
+LISTED = "other debates, listed"
 _LEFT_OUT = 3  # one of so many pairs, or debates
 _VALIDATION = 5  # one of so many users of the training
 _TUNING_SEED = 10_000
@@ -111,12 +113,14 @@ def compared(train: Judgements, test: Judgements, path: Path, plan: Plan) -> Rep
     assert not {*train.user_ids} & {*test.user_ids}
     runs = Runs(path, {"train": digest(train), "test": digest(test), "rounds": plan.rounds,
                        "steps": plan.steps})  # fmt: skip
-    splits = {
-        name: (train.keep(~left_out(train, name)), test.keep(left_out(test, name)))
-        for name in (PAIRS, DEBATES)
-    }
-    splits = {PEOPLE: (train, test), **splits}
-    right = dict(_right(splits, items_of(train, test), runs, plan))
+    items = items_of(train, test)
+    splits = {PEOPLE: (train, test, items)}
+    for name in (PAIRS, LISTED):
+        trained = train.keep(~left_out(train, name))
+        splits[name] = trained, test.keep(left_out(test, name)), items
+    trained, tested, _ = splits[LISTED]
+    splits[DEBATES] = trained, tested, items_of(trained)
+    right = dict(_right(splits, runs, plan))
     rows: list[dict[str, Any]] = []
     differences: list[dict[str, Any]] = []
     for name, epsilon in dict.fromkeys((name, epsilon) for name, _, epsilon in right):
@@ -136,10 +140,11 @@ def compared(train: Judgements, test: Judgements, path: Path, plan: Plan) -> Rep
             "test_users": int((judged(tested) > 0).sum()),
             "longer_by_user": longer_wins(tested).by_user,
             "longer_pooled": longer_wins(tested).pooled,
+            "items": len(listed),
         }
-        for name, (trained, tested) in splits.items()
+        for name, (trained, tested, listed) in splits.items()
     }
-    extra = {"differences": differences, "splits": about, "items": len(items_of(train, test))}
+    extra = {"differences": differences, "splits": about}
     return Reproduction(rows, remarks(rows, differences, about), extra=extra)
 
 
@@ -161,31 +166,32 @@ def items_of(*judgements: Judgements) -> tuple[str, ...]:
 
 
 Case = tuple[str, str, float | None]
-Splits = Mapping[str, tuple[Judgements, Judgements]]
+Splits = Mapping[str, tuple[Judgements, Judgements, tuple[str, ...]]]
 
 
 def _right(
-    splits: Splits, items: tuple[str, ...], runs: Runs, plan: Plan
+    splits: Splits, runs: Runs, plan: Plan
 ) -> Iterator[tuple[Case, tuple[float, np.ndarray]]]:
     """Yield for each case the chosen step, and on how many judgements of each test user the heads
     are right, (S, U)."""
-    maps = {features: _map(features, items) for features in plan.features}
-    everybody, _ = splits[PEOPLE]
+    everybody, _, items = splits[PEOPLE]
     chosen = {
-        features: _chosen(pair_examples(everybody, phi), features, runs, plan)
-        for features, phi in maps.items()
+        features: _chosen(pair_examples(everybody, _map(features, items)), features, runs, plan)
+        for features in plan.features
     }
-    for (name, (train, test)), (features, phi) in itertools.product(splits.items(), maps.items()):
+    for name, features in itertools.product(splits, plan.features):
+        train, test, items = splits[name]
+        phi = _map(features, items)
         learners = Learners(pair_examples(train, phi), plan.rounds)
         tested = pair_examples(test, phi)
         for epsilon in plan.epsilons if name == PEOPLE else plan.of_splits:
             step, right = chosen[features][epsilon], []
             for seed in range(plan.seeds if epsilon else 1):
                 key = f"{name}, {features}, {epsilon}, {step}, {seed}"
-                if (found := runs.get(key)) is None:
-                    found = _marks(tested, _head(learners, epsilon, step, seed))[0].tolist()
-                    runs.add(key, found)
-                right.append(found)
+                if (right_U := runs.get(key)) is None:
+                    right_U = _marks(tested, _head(learners, epsilon, step, seed))[0].tolist()
+                    runs.add(key, right_U)
+                right.append(right_U)
             yield (name, features, epsilon), (step, np.array(right))
 
 
@@ -206,7 +212,7 @@ def _chosen(
     tested = examples.select(np.sort(validation))
     result = {}
     for epsilon in plan.epsilons:
-        found = []
+        accuracies = []
         tried = plan.steps if epsilon else plan.inverse_ridges
         for step in tried:
             key = f"{features}, {epsilon}, tuning {step}"
@@ -214,8 +220,8 @@ def _chosen(
                 right_U, judged_U = _marks(tested, _head(learners, epsilon, step, _TUNING_SEED))
                 accuracy = float((right_U / np.maximum(judged_U, 1.0))[judged_U > 0].mean())
                 runs.add(key, accuracy)
-            found.append(accuracy)
-        result[epsilon] = tried[int(np.argmax(found))]
+            accuracies.append(accuracy)
+        result[epsilon] = tried[int(np.argmax(accuracies))]
     return result
 
 

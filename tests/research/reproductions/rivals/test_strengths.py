@@ -7,6 +7,7 @@ from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.research.reproductions.rivals import strengths
 from murmuration.research.reproductions.rivals.strengths import (
     DEBATES,
+    LISTED,
     PAIRS,
     PEOPLE,
     RUNS,
@@ -63,7 +64,9 @@ def test_nobody_and_nothing_tested_is_trained_on(crowd, cheap, tmp_path):
     train, test = crowd
     result = compared(train, test, tmp_path / RUNS, SMALL)
     sizes = {name: of["trained"] for name, of in result.extra["splits"].items()}
-    assert sizes[PEOPLE] == len(train)
+    assert sizes[PEOPLE] == len(train) and sizes[LISTED] == sizes[DEBATES]
+    listed = {name: of["items"] for name, of in result.extra["splits"].items()}
+    assert listed[DEBATES] < listed[LISTED] == listed[PEOPLE]
     assert sizes[PAIRS] == len(train) - left_out(train, PAIRS).sum()
     assert {rows for *_, seed, rows in cheap if seed < strengths._TUNING_SEED} == {*sizes.values()}
     tuning = {rows for *_, seed, rows in cheap if seed == strengths._TUNING_SEED}
@@ -74,7 +77,7 @@ def test_nobody_and_nothing_tested_is_trained_on(crowd, cheap, tmp_path):
 
 def test_rows_have_every_case_and_the_step_that_validation_chose(crowd, cheap, tmp_path):
     result = compared(*crowd, tmp_path / RUNS, SMALL)
-    assert len(result.rows) == 2 * (3 + 2 + 2) and len(result.extra["differences"]) == 3 + 2 + 2
+    assert len(result.rows) == 2 * (3 + 3 * 2) and len(result.extra["differences"]) == 3 + 3 * 2
     for row in result.rows:
         assert row["step"] in ((1.0, 3.0) if row["epsilon"] else (1.0,))
         assert row["by_user_low"] <= row["by_user"] <= row["by_user_high"]
@@ -117,4 +120,4 @@ def test_without_data_it_must_be_quick(tmp_path):
 
 @pytest.mark.slow
 def test_quick_has_every_split():
-    assert {row["split"] for row in quick_or_not(True).rows} == {PEOPLE, PAIRS, DEBATES}
+    assert {row["split"] for row in quick_or_not(True).rows} == {PEOPLE, PAIRS, LISTED, DEBATES}
