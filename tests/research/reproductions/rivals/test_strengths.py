@@ -76,7 +76,8 @@ def test_nobody_and_nothing_tested_is_trained_on(crowd, cheap, tmp_path):
 
 
 def test_rows_have_every_case_and_the_step_that_validation_chose(crowd, cheap, tmp_path):
-    result = compared(*crowd, tmp_path / RUNS, SMALL)
+    train, test = crowd
+    result = compared(train, test, tmp_path / RUNS, SMALL)
     assert len(result.rows) == 2 * (3 + 3 * 2) and len(result.extra["differences"]) == 3 + 3 * 2
     for row in result.rows:
         assert row["step"] in ((1.0, 3.0) if row["epsilon"] else (1.0,))
@@ -86,7 +87,7 @@ def test_rows_have_every_case_and_the_step_that_validation_chose(crowd, cheap, t
             assert row["pooled"] == pytest.approx(about["longer_pooled"], abs=0.02)
             assert row["by_user"] == pytest.approx(about["longer_by_user"], abs=0.02)
     before = len(cheap)
-    assert compared(*crowd, tmp_path / RUNS, SMALL).rows == result.rows
+    assert compared(train, test, tmp_path / RUNS, SMALL).rows == result.rows
     assert len(cheap) == before  # each run was written down
 
 
