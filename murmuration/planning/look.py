@@ -30,7 +30,6 @@ from murmuration.preference.data.schema import Schema
 from murmuration.preference.features.frozen_states import pace
 from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.features.strengths import (
-    STRENGTHS,
     digests_in,
     item_digest,
     text_features,

@@ -293,7 +293,7 @@ def test_boards_and_surveys_hold_nobody_out_and_name_whole_paths(server, tmp_pat
         assert (config.heldout, config.rounds, config.users) == (0.0, 1, 80)
         listed = config.to_run_config().get("items", "")
         path = "" if strategy == "survey" else str(tmp_path / "items.txt")
-        assert listed.partition("#sha256=")[0] == path
+        assert str(listed).partition("#sha256=")[0] == path
     assert deployed_config(server, out, {"strategy": "uls"}).heldout > 0
     here = deployed_config(server, out, {"strategy": "ranking", "items": '["a", "b"]'})
     assert here.to_run_config()["items"] == '["a", "b"]'
