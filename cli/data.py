@@ -46,6 +46,7 @@ def data(
             show_default=False,
         ),
     ] = "",
+    items: Annotated[str, typer.Option(help=meaning("items"), show_default=False)] = "",
     data_public: Annotated[
         bool,
         typer.Option(
@@ -73,7 +74,7 @@ def data(
         print(written_conversion(source, convert, rows["columns"], rows["format"] or "", alone))
         return
     summary = look_at_data(
-        source, epsilon=epsilon, features=features, data_public=data_public, **rows
+        source, epsilon=epsilon, features=features, items=items, data_public=data_public, **rows
     )
     console().print(summary)
     print(summary.command)  # in one piece, to be copied

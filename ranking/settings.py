@@ -19,11 +19,6 @@ _MAX_VOTES = setting(
 class RankingSettings:
     """Settings of boards."""
 
-    items: str = setting(
-        "",
-        "The public list of items: a file with one a line, or a .json file with an array.",
-        pinned=partial(whole_path, "--items", "item"),
-    )
     max_votes: int = _MAX_VOTES
     categories: str = setting(
         "",

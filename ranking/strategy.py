@@ -333,7 +333,7 @@ _RULES = (
 
 def features(settings: Settings) -> dict[str, Any] | None:
     """The config of one feature per item; None if no list is named."""
-    listed = settings.of(RankingSettings).items
+    listed = settings.items
     if not listed:
         return None
     categories = settings.of(RankingSettings).categories

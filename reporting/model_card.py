@@ -32,7 +32,7 @@ def model_card(result: Mapping[str, Any], promise: Details) -> str:
     lacking = {"kind": "", "path": "unknown", "train": "head"}
     lacking |= {"merged": False, "length": ""}
     lacking |= {"head_layer": 0, "head_pooling": "last", "layers": "all", "layer": 0}
-    lacking |= {"system": ""}
+    lacking |= {"system": "", "strengths": (), "dimension": 0}
     told, features = facts(result), {**lacking, **result["features"]}
     path = str(features["path"])
     speaks = features["kind"] in (LANGUAGE_MODEL, HEAD) or told["writes"]

@@ -4,6 +4,7 @@ Those about one strategy's own settings stand in its file (``Strategy.rules``); 
 data are declared, in ``preference.data.schema``.
 """
 
+from murmuration.preference.features.strengths import text_features
 from murmuration.preference.policy_losses import (
     CLIPPED_LOSSES,
     DEFAULT,
@@ -26,7 +27,8 @@ def _changed(run: Settings, name: str) -> bool:
 
 def _hashes(run: Settings) -> bool:
     """True where features are hashes of texts: no model was trained before."""
-    return not run.base and run.features.strip().partition(":")[0] == "hashing"
+    _, texts = text_features(run.features)
+    return not run.base and texts.partition(":")[0] in ("hashing", "")
 
 
 def _loss(run: Settings) -> PolicyObjective:
@@ -93,6 +95,13 @@ _DATA = (
     ),
     _of_a_model("base_privacy", "public"),
     _of_a_model("disjoint"),
+    Rule(
+        lambda run, strategy: (
+            run.items and not strategy.features and not text_features(run.features)[0]
+        ),
+        "--items is the list of --features strengths, or of a board",
+        ({"features": "strengths"}, {"items": None}),
+    ),
     Rule(
         lambda run, strategy: run.disjoint and not run.population,
         "--disjoint is about a population",

@@ -244,7 +244,7 @@ def described_base(config: Settings) -> dict[str, Any]:
     from murmuration.preference.features.language_head import SETTINGS
 
     if not config.base:
-        return parse_features(config.features, config.length)
+        return parse_features(config.features, config.length, config.items)
     settings = base_settings(config)
     if settings.train == "head":
         of_head = {name: value for name, value in settings.described.items() if name in SETTINGS}

@@ -202,9 +202,11 @@ _RULES = (
         ({"clip_norm": None},),
     ),
     Rule(
-        lambda config, strategy: config.base or config.features != Settings.features,
+        lambda config, strategy: (
+            config.base or config.items or config.features != Settings.features
+        ),
         "--strategy survey learns no model",
-        ({"base": None, "features": None},),
+        ({"base": None, "features": None, "items": None},),
     ),
 )
 

@@ -157,8 +157,8 @@ def _refuse_lineage(configs: Sequence[RunConfig]) -> None:
     for option, source in (("--data", configs[0].data), ("--test", configs[0].test)):
         if marks_in(source):
             raise InputError(f"{option} {source}: a search is not of rows that private models made")
-    for features in {config.features for config in configs}:
-        path = str(parse_features(features).get("path", ""))
+    for features, items in {(config.features, config.items) for config in configs}:
+        path = str(parse_features(features, items=items).get("path", ""))
         if path and lineage_of("--features", path, configs[0].base_privacy).runs:
             raise InputError(
                 f"--features {features}: a search is not of features that were trained on users"

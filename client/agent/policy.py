@@ -28,6 +28,7 @@ from flwr.app import RecordDict
 
 from murmuration.client import secure
 from murmuration.preference.data.errors import InputError
+from murmuration.preference.features.strengths import STRENGTHS
 from murmuration.privacy.accounting.event import Event
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
 from murmuration.privacy.accounting.mixture import MixtureGaussian, PoissonGaussian
@@ -86,7 +87,8 @@ class Policy:
         public_items: whether prompts, responses and numbers of judgements are public.
         features: feature maps that may be computed: hashing, a kind that public lists describe
             (as items, for votes on them), or the path or name of an encoder.
-        max_dimension: the most features of hashing; a model has those that it has.
+        max_dimension: the most features of hashing and responses on a public list; a model has
+            those that it has.
         tasks: what may be learnt on them: reward, sft (the words of responses, by a language
             model).
         secure_only: whether sums, of evaluations too, leave under the masks of secure aggregation
@@ -240,6 +242,7 @@ class Policy:
             if name in _UNNAMED and name != kind:
                 raise ValueError("a model that goes by the name of something else")
             ngrams = data.get("ngrams", 1)
+            strengths = len(data.get(STRENGTHS, ()))
             others = [path for value in data.values() for path in _paths(value)]
             if type(size) is not int or type(ngrams) is not int:
                 raise TypeError("sizes that are no whole numbers")
@@ -253,11 +256,11 @@ class Policy:
             raise PolicyRefusal(
                 "tasks", f"{task!r} was asked for; allowed: {', '.join(self.tasks) or 'none'}"
             )
-        if size > self.max_dimension or ngrams > _MOST_NGRAMS:
+        if size + strengths > self.max_dimension or ngrams > _MOST_NGRAMS:
             raise PolicyRefusal(
                 "max_dimension",
-                f"{size} features of {ngrams} words; {self.max_dimension} of {_MOST_NGRAMS} are "
-                "the most",
+                f"{size + strengths} features of {ngrams} words; {self.max_dimension} of "
+                f"{_MOST_NGRAMS} are the most",
             )
 
     def check_work(self, work: messages.TrainRequest) -> StatedPlan:

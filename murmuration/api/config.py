@@ -16,8 +16,10 @@ import tomli_w
 from murmuration.api.rows import locate, with_columns
 from murmuration.preference.data.errors import InputError, reword
 from murmuration.preference.data.in_memory import Source
+from murmuration.preference.data.public_names import as_source
 from murmuration.preference.data.sources import absolute, parse_source
 from murmuration.preference.features.hashing import AUTO, chosen_features, parse_features
+from murmuration.preference.features.strengths import text_features
 from murmuration.preference.gguf import SMOLLM2, is_gguf
 from murmuration.preference.online import is_of_hub, is_online
 from murmuration.privacy.adjacency import Adjacency
@@ -136,6 +138,8 @@ def as_written(settings: Mapping[str, Any]) -> dict[str, Any]:
             parse_delta(str(value))
         elif name == "adjacency":
             value = parse_adjacency(value).value
+        elif about(SETTINGS[name]).pinned:
+            value = as_source(value)
         result[name] = os.fspath(value) if isinstance(value, os.PathLike) else value
     return result
 
@@ -196,14 +200,15 @@ def make_config(given: Mapping[str, Any]) -> RunConfig:
         if value and (pinned := about(SETTINGS[name]).pinned):
             chosen[name] = pinned(value)
     if "features" in chosen:
-        named = chosen_features(chosen["features"]).strip()
-        if chosen["features"].strip() == AUTO:
+        strengths, texts = text_features(chosen["features"])
+        named = chosen_features(texts)
+        if texts == AUTO:
             print(f"--features auto: {named}", file=sys.stderr)
-        path = parse_features(named).get("path", named)
+        path = parse_features(named).get("path", named) if named or not strengths else ""
         # Of a GGUF file the name says that states are read, where its folder is an encoder's.
         if is_gguf(named):
             path = named if named == SMOLLM2 else absolute(named)
-        chosen["features"] = path
+        chosen["features"] = strengths + path
     if resume:
         if not out:
             raise InputError("--resume needs --out, the folder of the run to continue")
@@ -268,6 +273,7 @@ def _ask_no_hub(written: Mapping[str, Any], given: Mapping[str, Any]) -> None:
 def _of_hub(written: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     """The settings that name something of a hub in a file, and are not ``given`` beside it."""
     names = {name: str(written.get(name) or "") for name in ("base", "features", "data", "test")}
+    _, names["features"] = text_features(names["features"])
     return [
         name for name, text in names.items()
         if given.get(name) is None and text != "hashing" and is_of_hub(parse_source(text).name)

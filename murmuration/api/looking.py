@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from murmuration.api.quiet import quiet_libraries
 from murmuration.api.rows import stated_rows
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.in_memory import Source, located_rows
+from murmuration.preference.data.public_names import as_source
 from murmuration.strategies.settings.data import row_fields
 from murmuration.strategies.settings.from_python import takes
 
@@ -24,6 +26,7 @@ def data(
     *,
     epsilon: float | None = None,
     features: str = "",
+    items: str | os.PathLike[str] | Sequence[str] = "",
     data_public: bool = False,
     **rows: Any,
 ) -> DataSummary:
@@ -47,6 +50,7 @@ def data(
         features: Those that you have in mind, as of ``train``: how long they take for these texts
             on this machine is measured on a few. Found texts, and those few, are kept as a run
             keeps them.
+        items: A public list of responses that come back, as of ``train``.
         data_public: Whether the data are public, so that settings chosen by looking at them tell
             nothing: then the command does not say ``--chosen-from-data``.
         **rows: What is declared of them; by default what most of them are.
@@ -68,7 +72,13 @@ def data(
     columns, declared = stated_rows(rows)
     with located_rows(source) as place:
         summary = look_at(
-            place, columns, declared, epsilon=epsilon, public=data_public, features=features
+            place,
+            columns,
+            declared,
+            epsilon=epsilon,
+            public=data_public,
+            features=features,
+            items=as_source(items) if items else "",
         )
     return summary if isinstance(source, str | os.PathLike) else replace(summary, source="FILE")
 

@@ -42,6 +42,12 @@ _CUT_BY_HASHING = frozenset(
 )  # fmt: skip
 _RARE = 0.05  # of texts, that are in a script: it is not named
 
+#: What a number for each response on a public list brings (docs/research/real-people.md).
+STRENGTHS = (
+    "--features strengths gives each its own number, for responses that many judge and epsilon 3 "
+    "or more; on arguments it was worse at 1, and on those that nobody had judged"
+)
+
 #: How long they take (docs/research/speed.md).
 TAKES = {
     "smollm2": "smollm2 first reads every response, a few per second and core; later runs find "

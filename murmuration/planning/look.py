@@ -29,6 +29,11 @@ from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.features.frozen_states import pace
 from murmuration.preference.features.hashing import feature_map, parse_features
+from murmuration.preference.features.strengths import (
+    digests_in,
+    item_digest,
+    text_features,
+)
 from murmuration.preference.gguf import has_smollm2
 from murmuration.preference.language.checkpoint import has_minilm
 from murmuration.preference.linear.examples import distinct_texts
@@ -78,6 +83,7 @@ class DataSummary:
         findings: to check before a run, a line each.
         scripts: the number of texts by script.
         features: of the command.
+        items: the public list of the command, as of ``--items``.
         about_features: their computing time, or the reason why they are not the recommended ones.
         epsilon: the budget for which settings of a run are advised.
         public: whether the file is public, so that choosing settings from it reveals nothing.
@@ -94,6 +100,7 @@ class DataSummary:
     findings: Sequence[str]
     scripts: Mapping[str, int]
     features: str
+    items: str
     about_features: str
     epsilon: float
     public: bool
@@ -142,6 +149,8 @@ class DataSummary:
             parts.append("--chosen-from-data")
         if self.judgements.left_out and self._few_left_out:
             parts.append("--on-bad-rows skip")
+        if text_features(self.features)[0]:
+            parts.append(f"--items {shlex.quote(self.items)}")
         if self.features != Settings.features:
             parts.append(f"--features {self.features}")
         users = self.users_to_train_on
@@ -270,7 +279,7 @@ class DataSummary:
             "features": "--features",
         }
         below = [advice.caveat(), "How much noise that is, and other numbers: `murmuration plan`."]
-        if takes := advice.TAKES.get(self.features):
+        if takes := advice.TAKES.get(text_features(self.features)[1]):
             below.append(f"{takes}. With --features {self.features} this says how long yours.")
         return [Text("\n".join(above)), table_of(rows, headings), Text("\n".join(below))]
 
@@ -291,12 +300,14 @@ def look_at(
     epsilon: float = Settings.epsilon,
     public: bool = False,
     features: str = "",
+    items: str = "",
 ) -> DataSummary:
     """Find the declaration of a source's rows, and read them by it, skipping bad rows.
 
     ``stated`` are the declarations by options, by the names of ``Schema``'s fields; the rest is
     inferred from all rows. The kind is the one that most rows are of; thumbs are taken as pairs
-    where half of them or more are in one. ``features`` are those under consideration.
+    where half of them or more are in one. ``features`` are those under consideration, ``items`` a
+    public list.
 
     Raises:
         InputError: it cannot be read, or has no row that could be used.
@@ -323,12 +334,25 @@ def look_at(
         taken=taken,
         reasons=_grouped(judgements.set_aside),
         declared=declaration.reasons,
-        findings=findings(declaration, judgements, schema.kind, {*taken.values()}, scripts),
+        findings=[
+            *findings(declaration, judgements, schema.kind, {*taken.values()}, scripts),
+            *([_on_list(judgements, items)] if items else []),
+        ],
         scripts=scripts,
         features=features,
+        items=items,
         about_features=about_features,
         epsilon=epsilon,
         public=public,
+    )
+
+
+def _on_list(judgements: Judgements, items: str) -> str:
+    listed = {*digests_in(items)}
+    on_list = [item_digest(text) in listed for shown in judgements.responses for text in shown]
+    return (
+        f"{_percent(sum(on_list) / len(on_list))} of responses shown are among the {len(listed):,} "
+        f"of --items: {advice.STRENGTHS}"
     )
 
 
@@ -350,7 +374,8 @@ def time_of(features: str, judgements: Judgements) -> str:
     Raises:
         InputError: there are no such features, or they cannot be loaded.
     """
-    phi = feature_map(parse_features(features))
+    strengths, texts = text_features(features)
+    phi = feature_map(parse_features("hashing" if strengths and not texts else texts))
     _, prompts, responses, _ = distinct_texts(judgements, phi.uses_prompt)
     places = np.unique(np.linspace(0, len(responses) - 1, _TIMED, dtype=np.int64)).tolist()
     phi(prompts[:1], responses[:1])  # what is made once

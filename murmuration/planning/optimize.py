@@ -48,6 +48,7 @@ class Public:
     features: str = "hashing"
     schema: Schema = PAIRS
     columns: str = ""
+    items: str = ""
 
     @property
     def words(self) -> str:
@@ -64,7 +65,9 @@ class Public:
             columns=parse_columns(self.columns) if self.source else None,
             schema=self.schema,
         )
-        examples = pair_examples(judgements, feature_map(parse_features(self.features)))
+        examples = pair_examples(
+            judgements, feature_map(parse_features(self.features, items=self.items))
+        )
         if examples.kind == "thumbs":
             raise InputError("--optimize reads pairs, the best of several or rankings, not thumbs")
         name = "btl" if examples.width == 1 else "plackett-luce"

@@ -126,7 +126,9 @@ def plan(
                     "--sampling and --noise-correlation"
                 )
             options = {option(name)[2:]: value for name, value in rows.items()}
-            people = optimize_plan.Public(public, run.features, Schema.of(options), columns)
+            people = optimize_plan.Public(
+                public, run.features, Schema.of(options), columns, run.items
+            )
             return optimize_plan.solve(query, compute, people, neighbours)
         if written.keys() & of_rows or compute is not None or public is not None:
             raise InputError("--compute, --public and options about its rows need --optimize")

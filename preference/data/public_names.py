@@ -5,6 +5,7 @@ look the same or in some that cannot be seen are refused: what was meant as one 
 the other. So are characters that end or turn round what stands beside them.
 """
 
+import hashlib
 import json
 import os
 import unicodedata
@@ -16,6 +17,8 @@ from murmuration.privacy.regular_files import read_regular
 
 #: Of Unicode, those that turn the direction of what follows.
 _TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e")
+#: Before the digest of a file, behind its path.
+_DIGEST = "#sha256="
 
 
 def clean_name(written: str) -> str:
@@ -61,16 +64,20 @@ def read_names(option: str, what: str, source: str) -> tuple[str, ...]:
     Args:
         option: that names it, for messages.
         what: is named, for messages: an item, a category.
-        source: a file with one a line, a `.json` file with an array, or an array as JSON has it.
+        source: a file with one a line, a `.json` file with an array, or an array as JSON has it;
+            a file perhaps with its digest, as of `whole_path`.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: it cannot be read, or is not what it was.
     """
     listed = _is_listed(source)
-    shown = "[…]" if listed else source
+    shown, _, digest = ("[…]", "", "") if listed else source.partition(_DIGEST)
     try:
-        text = source if listed else read_regular(Path(source).expanduser()).decode("utf-8-sig")
-        as_json = listed or source.endswith(".json")
+        content = source.encode() if listed else read_regular(Path(shown).expanduser())
+        if digest and hashlib.sha256(content).hexdigest() != digest:
+            raise ValueError("it is not what the run was begun with; bring it back, or begin anew")
+        text = content.decode("utf-8-sig")
+        as_json = listed or shown.endswith(".json")
         names = json.loads(text) if as_json else text.splitlines()
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{option} {shown} cannot be used: {error}") from None
@@ -92,13 +99,16 @@ def as_source(names: str | os.PathLike[str] | Sequence[str]) -> str:
 
 
 def whole_path(option: str, what: str, source: str) -> str:
-    """A source for `read_names` with an absolute path.
+    """A source for `read_names` with an absolute path and the digest of what is there.
 
     Raises:
         InputError: it cannot be read.
     """
     read_names(option, what, source)
-    return source if _is_listed(source) else str(Path(source).expanduser().absolute())
+    if _is_listed(source):
+        return source
+    path = Path(source.partition(_DIGEST)[0]).expanduser().absolute()
+    return f"{path}{_DIGEST}{hashlib.sha256(read_regular(path)).hexdigest()}"
 
 
 def _is_listed(source: str) -> bool:

@@ -17,37 +17,15 @@ Shape suffixes: R texts, D dimensions.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Protocol
 
 import numpy as np
 
 from murmuration.preference.data.errors import InputError, first_line
+from murmuration.preference.features.feature_map import FeatureMap
 from murmuration.preference.features.text_length import check_length, length_feature
 from murmuration.preference.features.words import DEFINITION, HASHED
 from murmuration.preference.gguf import is_gguf
 from murmuration.privacy.plugins import brought
-
-
-class FeatureMap(Protocol):
-    """φ(prompt, response) → D numbers."""
-
-    @property
-    def dimension(self) -> int:
-        """D, all features counted."""
-        ...
-
-    @property
-    def uses_prompt(self) -> bool:
-        """True if φ depends on the prompt; if not, equal responses are computed once."""
-        ...
-
-    def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
-        """Features of R texts: (R, D) float32."""
-        ...
-
-    def to_config(self) -> dict:
-        """JSON-able description from which `feature_map` makes an equal map."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -60,7 +38,7 @@ class HashingFeatures:
     difference.
 
     Attributes:
-        dimension: D; D − 1 n-gram buckets and the length.
+        dimension: D; D − 1 n-gram buckets and the length; 1: the length alone.
         ngrams: n-grams of 1 to this many words.
         length_weight: w, by which the length feature is multiplied.
         length: how it counts length, as `--length`; see `text_length.length_feature`.
@@ -74,14 +52,14 @@ class HashingFeatures:
     uses_prompt = False  # equal responses have equal features
 
     def __post_init__(self) -> None:
-        if self.dimension < 2 or self.ngrams < 1:
-            raise InputError("hashing features need dimension >= 2 and ngrams >= 1")
+        if self.dimension < 1 or self.ngrams < 1:
+            raise InputError("hashing features need dimension >= 1 and ngrams >= 1")
         check_length(self.length, self.length_weight)
 
     def __call__(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """Features of R texts: (R, D) float32."""
         phi_RD = np.zeros((len(responses), self.dimension), dtype=np.float32)
-        if len(responses):
+        if len(responses) and self.dimension > 1:
             from scipy.sparse import csr_matrix
             from sklearn.feature_extraction.text import HashingVectorizer
 
@@ -163,8 +141,8 @@ def _features(
 
 def feature_map(config: Mapping, *, keep: bool = True) -> FeatureMap:
     """The feature map that a config describes (`kind` and the arguments of its class; `words` is
-    the definition of words, if length counts them). It caches states of texts unless ``keep`` is
-    false (`preference.features.frozen_states`).
+    the definition of words, if length counts them; `strengths` a list beside them). It caches
+    states of texts unless ``keep`` is false (`preference.features.frozen_states`).
 
     Raises:
         InputError: an unknown kind or argument, an encoder that cannot be loaded, or another
@@ -175,7 +153,11 @@ def feature_map(config: Mapping, *, keep: bool = True) -> FeatureMap:
     from murmuration.preference.features.language_head import LanguageHead
     from murmuration.preference.features.language_states import KIND as LANGUAGE_STATES
     from murmuration.preference.features.language_states import LanguageStates
+    from murmuration.preference.features.strengths import STRENGTHS, Strengths
 
+    if STRENGTHS in config:
+        text = {name: value for name, value in config.items() if name != STRENGTHS}
+        return Strengths(config[STRENGTHS], feature_map(text, keep=keep))
     kinds = {
         "hashing": HashingFeatures,
         "encoder": EncoderFeatures,
@@ -218,15 +200,21 @@ def chosen_features(option: str) -> str:
     return MINILM if has_minilm() else "hashing"
 
 
-def parse_features(option: str, length: str = "bounded") -> dict:
+def parse_features(option: str, length: str = "bounded", items: str = "") -> dict:
     """The config that options name: `hashing`, `hashing:D` with D features, `minilm`, the folder
-    or hub name of a transformer encoder, or `smollm2` or a GGUF file; and how length counts.
+    or hub name of a transformer encoder, or `smollm2` or a GGUF file; `strengths` of the list that
+    ``items`` names, or `strengths+` and one of the others; and how length counts.
 
     A folder is written down by its absolute path, since nodes may run elsewhere. Raises InputError
     for a folder that is not there; whether the encoder itself can be loaded turns out in
     `feature_map`.
     """
-    option = option.strip()
+    from murmuration.preference.features.strengths import STRENGTHS, digests_in, text_features
+
+    strengths, option = text_features(option)
+    if strengths:
+        described = parse_features(option if "+" in strengths else "hashing:1", length)
+        return {**described, STRENGTHS: digests_in(items)}
     if option == "hashing":
         return HashingFeatures(length=length).to_config()
     if option == AUTO:

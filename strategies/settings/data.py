@@ -1,9 +1,11 @@
 """Settings of a run's data and their declaration."""
 
 from dataclasses import Field, dataclass
+from functools import partial
 from typing import Any
 
 from murmuration.preference.choices import FORMAT_NAMES
+from murmuration.preference.data.public_names import whole_path
 from murmuration.preference.data.schema import KINDS, LABELS, Schema
 from murmuration.strategies.settings.declaration import DATA, declared, setting
 
@@ -90,6 +92,13 @@ class DataConfig:
         False,
         "Rows without a prompt have none. [default: it is what their texts share in front]",
         panel=DATA,
+    )
+    items: str = setting(
+        "",
+        "A public list of responses that come back, for --features strengths; of ranking what is "
+        "voted on. A file with one a line, or a .json file with an array.",
+        panel=DATA,
+        pinned=partial(whole_path, "--items", "item"),
     )
     heldout: float = setting(
         0.2,

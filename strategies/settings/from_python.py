@@ -50,7 +50,7 @@ Fields = list[Field[Any]]
 _TAKES: dict[str, tuple[Callable[[], Fields], bool]] = {}
 #: Values of settings that declare no choices.
 _WORDS = {
-    "features": ("auto", "hashing", "minilm", "smollm2"),
+    "features": ("auto", "hashing", "minilm", "smollm2", "strengths"),
     "on_bad_rows": ("refuse", "skip"),
     "runtime": ("local", "ray"),
 }

@@ -41,7 +41,8 @@ class ModelConfig:
     features: str = setting(
         "hashing",
         "hashing, minilm (a small encoder), auto (minilm where installed), an encoder's path or "
-        "hub name, or smollm2 or a GGUF file (a frozen language model's states).",
+        "hub name, or smollm2 or a GGUF file (a frozen language model's states). strengths: a "
+        "number for each response on --items; strengths+minilm: beside those.",
         panel=MODEL,
         common=True,
     )

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from neighbours import CHANGED, USERS, Change, changes, everybody, line, named, wide
+from neighbours import CHANGED, ITEMS, USERS, Change, changes, everybody, line, named, wide
 from watch import assert_none, compare
 
 import murmuration.client.store
@@ -44,6 +44,12 @@ def test_named_changes_of_votes(watch, name):
     assert_none(compare(watch, options, named("votes")[name], kind=kind))
 
 
+@pytest.mark.parametrize("name", ["gone", "one row", "blank text", "moves"])
+def test_named_changes_of_what_is_on_a_public_list(watch, name):
+    options, kind, _ = STRATEGIES["uls strengths"]
+    assert_none(compare(watch, options, named("votes")[name], kind=kind))
+
+
 ANY = ("add-remove", "zero-out", "replace", "replace-labels")
 COMES_OR_GOES = ("add-remove", "zero-out")
 
@@ -57,6 +63,9 @@ ASKED_ONCE = {"rounds": 1, "test": "", "heldout": 0.0, "features": "hashing"}
 STRATEGIES: dict[str, tuple[dict, str, tuple[str, ...]]] = {
     "uls": ({}, "pairs", ANY),
     "uls two judgements": ({"group_size": 2}, "pairs", ANY),
+    "uls strengths": (
+        {"features": "strengths+hashing:17", "items": json.dumps(ITEMS[1:])}, "votes", ANY
+    ),
     "uls thurstone": ({"model": "thurstone"}, "pairs", ANY),
     "uls best of four": ({}, "top-1", ANY),
     "uls ranking": ({}, "ranking", ANY),

@@ -25,6 +25,8 @@ LOCAL = {"strategy": "local-label"}
 BROKEN: list[dict[str, Any]] = [
     {"strategy": "objective-perturbation", "secure_aggregation": True, **LABELS},
     {"base_privacy": "public"},
+    {"items": "i"},
+    {"base_privacy": "public", "features": "strengths"},
     {"disjoint": True, "population": "p"},
     {"disjoint": True, "features": "minilm"},
     {"heldout_epsilon": 4.0},
@@ -82,6 +84,7 @@ BROKEN: list[dict[str, Any]] = [
     {"strategy": "survey", "labels": "randomized"},
     {"strategy": "survey", "clip_norm": 1.0},
     {"strategy": "survey", "features": "minilm"},
+    {"strategy": "survey", "items": "i"},
     {"strategy": "ranking", "kind": "thumbs"},
     {"strategy": "ranking", "kind": "top-1", "responses": 3, "model": "plackett-luce"},
     {"strategy": "ranking", "labels": "randomized"},

@@ -224,7 +224,7 @@ def compared(judgements: Judgements, path: Path, plan: Plan) -> Reproduction:
     """
     test_U = in_groups(len(judgements.user_ids))["test"]
     judged_U = judged(judgements)[test_U]
-    runs = Runs(path, {"judgements": _digest(judgements), **_about(plan)})
+    runs = Runs(path, {"judgements": digest(judgements), **_about(plan)})
     rows: list[dict[str, Any]] = []
     pairs: list[dict[str, Any]] = []
     for features in plan.features:
@@ -261,7 +261,7 @@ def compared(judgements: Judgements, path: Path, plan: Plan) -> Reproduction:
     return Reproduction(rows, said, extra=extra, plot=plot(rows))
 
 
-def _digest(judgements: Judgements) -> str:
+def digest(judgements: Judgements) -> str:
     """A digest of the judgements and their users."""
     sums = hashlib.sha256()
     for part in (judgements.user_ids, judgements.prompts, judgements.responses):

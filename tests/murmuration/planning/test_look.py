@@ -261,3 +261,24 @@ def test_hashing_keeps_nothing(forty):
 def test_features_that_are_not_there(forty):
     with pytest.raises(InputError, match="no such folder"):
         look.time_of("./none", forty)
+
+
+def test_strengths_are_offered_where_a_public_list_is_declared(written, tmp_path):
+    rows = [pair("a", "x", "y"), pair("b", "y", "z"), pair("b", "x", "w"), pair("c", "x", "v")]
+    path = written(rows)
+    items = tmp_path / "items.json"
+    items.write_text('["x", "y"]')
+    looked = look.look_at(path, "", {}, items=str(items))
+    assert any("62.5 % of responses shown are among the 2" in line for line in looked.findings)
+    assert any("--features strengths" in line for line in looked.findings)
+    assert "strengths" not in looked.features and "--items" not in looked.command
+    given = look.look_at(path, "", {}, items=str(items), features="strengths")
+    assert given.features == "strengths" and "strengths" in given.about_features
+    assert f"--items {items}" in given.command
+    without = look.look_at(path, "", {})
+    assert (
+        "strengths" not in f"{without.findings} {without.features}"
+        and "--items" not in without.command
+    )
+    with pytest.raises(InputError, match="--items"):
+        look.look_at(path, "", {}, items=str(tmp_path / "none"))

@@ -42,7 +42,20 @@ def test_lists_are_lines_or_json(tmp_path):
 def test_a_file_is_named_from_any_folder_and_an_array_as_it_is(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "items.txt").write_text("a\nb\n")
-    assert whole_path("--items", "item", "items.txt") == str(tmp_path / "items.txt")
+    whole = whole_path("--items", "item", "items.txt")
+    assert (
+        whole.startswith(str(tmp_path / "items.txt")) and whole_path("--i", "item", whole) == whole
+    )
+    assert read_names("--items", "item", whole) == ("a", "b")
     assert whole_path("--items", "item", '["a"]') == '["a"]'
     with pytest.raises(InputError, match=r"--items none\.txt cannot be used"):
         whole_path("--items", "item", "none.txt")
+
+
+def test_a_list_that_was_changed_is_refused(tmp_path):
+    path = tmp_path / "items.json"
+    path.write_text('["a", "b"]')
+    whole = whole_path("--items", "item", str(path))
+    path.write_text('["b", "a"]')
+    with pytest.raises(InputError, match=r"--items .*items\.json cannot be used: it is not what"):
+        read_names("--items", "item", whole)

@@ -117,7 +117,7 @@ def test_padding_paid_for_ever_before():
 @pytest.mark.parametrize(
     "options",
     [
-        {"dimension": 1},
+        {"dimension": 0},
         {"ngrams": 0},
         {"length_weight": -1},
         {"length_weight": np.nan},
