@@ -112,6 +112,11 @@ class SumPlan:
         return replace(made, noise_multiplier=made._noise_for(epsilon))
 
     def _noise_for(self, epsilon: float) -> float:
+        if self.discrete:  # it costs next to nothing more: the same, or a hair more, is enough
+            ideal = replace(self, discrete=None)._noise_for(epsilon)
+            for sigma in (ideal, ideal * (1 + 1e-7), ideal * (1 + 1e-5)):
+                if replace(self, noise_multiplier=sigma).epsilon() <= epsilon:
+                    return sigma
         terms: dict[str, Any] = {"delta": self.delta, "adjacency": self.adjacency}
         event, *others = self.of_rounds
         if type(event) is PoissonGaussian and not others and not self.besides:

@@ -346,16 +346,13 @@ def test_a_run_that_is_resumed_tells_the_same(ask):
 @pytest.mark.usefixtures("quick_runs")
 @pytest.mark.parametrize("seed", [-1, 3])
 def test_a_crash_after_the_release_is_charged_all_the_same(ask, tmp_path, monkeypatch, seed):
-    """Other noise on the same answers would be a second release, which the budget does not cover;
-    the same noise is the same release."""
+    """Other noise on the same answers would be a second release, which the budget does not
+    cover."""
     with monkeypatch.context() as crashing:
         crashing.setattr(SolvedModel, "set", lambda *_: (_ for _ in ()).throw(MemoryError()))
         with pytest.raises(MemoryError):
             ask(seed=seed, out=str(tmp_path / "run"))
     assert len(read_charges(tmp_path / "run" / "ledger.jsonl")) == 1
-    if seed < 0:
-        with pytest.raises(InputError, match=r"nothing was learnt: .* over the budget"):
-            resume(tmp_path / "run")
-    else:
-        assert resume(tmp_path / "run", seed=seed)["epsilon"] == pytest.approx(4.0, rel=1e-3)
+    with pytest.raises(InputError, match=r"nothing was learnt: .* over the budget"):
+        resume(tmp_path / "run", seed=seed)
     assert len(read_charges(tmp_path / "run" / "ledger.jsonl")) == 1

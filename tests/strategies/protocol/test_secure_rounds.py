@@ -223,7 +223,7 @@ def test_counts_and_radii_that_adapt_are_masked_too(make_world, examples):
     bare, hidden = make_world(examples, **plan), masked(make_world(examples, **plan))
     first, second = bare.run(5), hidden.run(5)
     assert [g.tobytes() for g in first] == [g.tobytes() for g in second]
-    assert bare.strategy.radius == hidden.strategy.radius != AdaptivePlan.start
+    assert bare.strategy.radius == hidden.strategy.radius != bare.strategy.plan.clip.norm
     assert hidden.left_out == []
 
 

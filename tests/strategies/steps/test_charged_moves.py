@@ -106,18 +106,8 @@ def brought(brings):
     def bring(half):
         def build(context, ledger):
             clip = uls.UserClip(context.config.clip_norm or 0.1)
-            plan = UlsPlan.for_epsilon(
-                context.config.epsilon, clip=clip, discrete=None, **context.cohort_sizes
-            )
-            optimizer = context.optimizer("sgd", plan.noise, 1.0)
-            return spec.BuiltStrategy.of(
-                half(plan, ledger, **context.arguments(optimizer)),
-                plan,
-                context,
-                clip_norm=clip.norm,
-                group_size=plan.group_size,
-                bytes_per_user=0.0,
-            )
+            plan = UlsPlan.for_epsilon(context.config.epsilon, clip=clip, **context.cohort_sizes)
+            return context.built(half, plan, ledger, ceiling=1.0)
 
         theirs = dataclasses.replace(
             uls.ULS,
