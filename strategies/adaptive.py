@@ -21,7 +21,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum, node
 from murmuration.privacy.mechanisms.grid import COUNT_STEP
 from murmuration.privacy.mechanisms.noisy_sum import CountingClip, JointSum, sum_noise_for
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.privacy.theorems import Unit, select
 from murmuration.strategies.base import SteppedStrategy
 from murmuration.strategies.contributions import batches_users, clip_of, model_of, sampled
@@ -199,7 +200,8 @@ class AdaptivePlan(RadiusPlan):
     @cached_property
     def mechanism(self) -> JointSum:
         """The mechanism of the first round."""
-        parts = self.coins, self.clip, self.noise_multiplier, self.adjacency
+        sampler = cast(PoissonSampler, self.sampler)  # of others there is no row
+        parts = sampler, self.clip, self.noise_multiplier, self.adjacency
         return JointSum(*parts, discrete=self.discrete, count_noise=self.count_noise)
 
 

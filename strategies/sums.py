@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, cast
 
 import numpy as np
 
@@ -144,7 +144,8 @@ class SumPlan:
     @cached_property
     def mechanism(self) -> RoundMechanism:
         """The mechanism that each round runs and charges."""
-        parts = self.coins, self.clip, self.noise_multiplier, self.adjacency
+        sampler = cast(PoissonSampler, self.sampler)  # of others there is no row
+        parts = sampler, self.clip, self.noise_multiplier, self.adjacency
         return GaussianSum(*parts, discrete=self.discrete)
 
     def memory(self) -> CorrelatedNoise | None:
@@ -335,8 +336,6 @@ class SumStrategy(CohortStrategy):
 
 class AveragedSum(SumStrategy, SteppedStrategy):
     """A ``SumStrategy`` whose steps follow the noisy sum over the plan's fixed ``divisor``."""
-
-    draws_again = True
 
     def gradient(self, round_: int, totals: Mapping[str, np.ndarray]) -> np.ndarray:
         """The noisy sum over a fixed denominator; charged to the ledger first."""

@@ -145,7 +145,7 @@ def _search(
     configs = [make_config({**given, **point, "out": str(folder)}) for point in combinations]
     search = Search([replace(config, out="") for config in configs], combinations, stopping)
     shared = {name: value for name, value in given.items() if name not in ("seed", "out")}
-    shared |= {name: getattr(configs[0], name) for name in ("data", "test")}
+    shared |= {name: getattr(configs[0], name) for name in ("data", "test", "items")}
     return search, {name: value for name, value in shared.items() if value != ""}
 
 

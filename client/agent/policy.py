@@ -248,7 +248,7 @@ class Policy:
                 raise TypeError("sizes that are no whole numbers")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise PolicyRefusal("features", "the request names no feature map") from None
-        for path in (name, *others):
+        for path in (name, *others, *((STRENGTHS,) if strengths else ())):
             if path not in self.features:
                 listed = ", ".join(self.features) or "none"
                 raise PolicyRefusal("features", f"{path!r} was asked for; allowed: {listed}")

@@ -157,6 +157,8 @@ def feature_map(config: Mapping, *, keep: bool = True) -> FeatureMap:
 
     if STRENGTHS in config:
         text = {name: value for name, value in config.items() if name != STRENGTHS}
+        if text.get("kind") not in ("hashing", "encoder", LANGUAGE_STATES):
+            raise InputError(f"{STRENGTHS} stand beside hashing, an encoder or states alone")
         return Strengths(config[STRENGTHS], feature_map(text, keep=keep))
     kinds = {
         "hashing": HashingFeatures,

@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.public_names import clean_name, read_names
+from murmuration.preference.data.public_names import read_names
 from murmuration.preference.features.feature_map import FeatureMap
 
 #: In ``--features``, alone or before a plus, and in a config the digests of the list.
@@ -90,8 +90,12 @@ class Strengths:
 
 
 def item_digest(response: str) -> str:
-    """64 bits of a response, in hexadecimal digits; blanks around it do not count."""
-    text = clean_name(response).encode(errors="surrogatepass")
+    """64 bits of a response, in hexadecimal digits; blanks around it do not count.
+
+    Nothing is normalised, which would take long for some users' texts: what is on a list is in
+    composed form (NFC).
+    """
+    text = response.strip().encode(errors="surrogatepass")
     return hashlib.blake2b(text, digest_size=8, person=b"public response").hexdigest()
 
 

@@ -45,7 +45,7 @@ RULES = {
     "is charged whole with the first",
     "blt-later": "later rounds with that noise: charged with the first",
     "random-stopping": "the best of K candidates, K truncated negative binomial (eta, gamma): "
-    "delta(epsilon) = E[K] D(epsilon - (1 + eta) s) + (1 + e^epsilon) (E[K] distance + 1e-12), D "
+    "delta(epsilon) = E[K] D(epsilon - (1 + eta) s) + (1 + e^epsilon) (E[K] distance + 1e-10), D "
     "the largest delta of a candidate's sampled Gaussians and hold-out, in either direction, and s "
     "the least number with (1 - gamma) D(s) <= gamma (e^s - 1)",
     "unprotected": "releases without protection: their epsilon is infinite",

@@ -18,7 +18,7 @@ import numpy as np
 from murmuration.privacy.accounting.accountant import joint_noise_multiplier
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms.clipping import ROUNDING, ExampleClip, UserClip, steps_there
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
 from murmuration.privacy.mechanisms.distributed import DistributedNoise
@@ -47,7 +47,10 @@ class SampledGaussian:
     discrete: DiscreteNoise | DistributedNoise | None = None
 
     def __post_init__(self) -> None:
-        _ = self.theorem, self.event  # validates the parameters
+        theorem = self.theorem
+        if self.sampler.event(self.effective).kind != theorem.event:
+            raise ValueError(f"{self.sampler} charges another event than {theorem.event}")
+        _ = self.event  # validates the parameters
 
     @property
     def theorem(self) -> Theorem:
@@ -277,6 +280,11 @@ class JointSum(SampledGaussian):
     """
 
     count_noise: float
+
+    def __post_init__(self) -> None:
+        if self.clip.unit is not Unit.VECTOR:
+            raise Unsupported(f"nothing is proven of a count beside {self.clip.unit}")
+        super().__post_init__()
 
     @property
     def unit(self) -> Unit:

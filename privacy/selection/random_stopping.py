@@ -62,7 +62,7 @@ from murmuration.privacy.selection.stopping_time import StoppingTime
 from murmuration.privacy.theorems import check_event
 
 #: More than drawing K and a setting by floating-point numbers is off, in total variation.
-DRAWN = 1e-12
+DRAWN = 1e-10
 #: More than rounding takes from a sum or a product of a few numbers, relatively.
 _ROUNDED = 1e-12
 #: Where a candidate's curve is tight: from here a factor of a million both ways.

@@ -12,6 +12,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.clipping import ExampleClip, NoClip, UserClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise, installed
 from murmuration.privacy.mechanisms.hold_out import HoldOut
+from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.ranking.layout import VoteLayout
 from murmuration.ranking.strategy import RankingPlan
 from murmuration.research.strategies.aup_corrected import CorrectedPlan
@@ -174,3 +175,19 @@ def test_the_server_half_keeps_to_the_plan(make_world, make_examples):
     assert strategy.is_valid({"sum": np.array([1.4, 0.0])}, 2)
     assert not strategy.is_valid({"sum": np.array([1.41, 0.0])}, 2)
     assert strategy.node_noise() is None
+
+
+@pytest.mark.parametrize("kind", [UlsPlan, AdaptivePlan])
+def test_whoever_is_sampled_is_charged_for(kind):
+    """A plan that asks everybody in each round does not cost what a sample would."""
+
+    class Everybody(kind):
+        @property
+        def sampler(self):
+            return PoissonSampler(1.0)
+
+    sizes = {"users": 1000, "cohort": 50, "rounds": 10, "delta": 1e-5, "noise_multiplier": 5.0}
+    sizes |= {"adjacency": Adjacency.ADD_REMOVE}
+    sizes |= {"count_noise": 50.0} if kind is AdaptivePlan else {"clip": UserClip(0.1)}
+    assert Everybody(**sizes).mechanism.event.probability == 1.0
+    assert Everybody(**sizes).epsilon() > 5 * kind(**sizes).epsilon()

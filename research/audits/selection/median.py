@@ -41,9 +41,7 @@ def audit_median(task: Task) -> Measured:
 
 
 def _choice(task: Task, users_J: np.ndarray, source: Randomness) -> int:
-    """The result of one release, with a ledger of its own: a second one of the same name would be a
-    replay.
-    """
+    """The result of one release, with a ledger of its own."""
     with scratch_ledger(task.adjacency) as ledger:
         return release_median(
             users_J, task.epsilon, adjacency=task.adjacency, ledger=ledger, source=source

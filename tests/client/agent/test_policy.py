@@ -66,11 +66,13 @@ def test_votes_on_public_lists_are_allowed_by_name():
 
 def test_a_public_list_is_as_many_features_as_it_has_responses():
     texts = {"kind": "hashing", "dimension": 1}
-    allowing = replace(POLICY, max_dimension=4)
+    allowing = replace(POLICY, max_dimension=4, features=("hashing", "strengths"))
     assert allowing.check_features(json.dumps({**texts, "strengths": ["0", "1", "2"]})) is None
     for bad in ({"strengths": [*"0123"]}, {"strengths": 3}):
         with pytest.raises(PolicyRefusal):
             allowing.check_features(json.dumps({**texts, **bad}))
+    with pytest.raises(PolicyRefusal, match="'strengths' was asked for"):
+        POLICY.check_features(json.dumps({**texts, "strengths": ["0"]}))
 
 
 @pytest.mark.parametrize(

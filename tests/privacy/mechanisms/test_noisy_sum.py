@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.privacy.accounting import accountant
-from murmuration.privacy.accounting.events import GroupGaussian, PoissonGaussian
+from murmuration.privacy.accounting.events import GroupGaussian, PoissonGaussian, PureDp
 from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.accounting.mixture import MixtureGaussian
-from murmuration.privacy.adjacency import Adjacency
+from murmuration.privacy.adjacency import Adjacency, Unsupported
 from murmuration.privacy.mechanisms import clipping, parallel
-from murmuration.privacy.mechanisms.clipping import ExampleClip, UserClip
+from murmuration.privacy.mechanisms.clipping import ExampleClip, LabelClip, UserClip
 from murmuration.privacy.mechanisms.noisy_sum import (
     CountingClip,
     GaussianSum,
@@ -489,3 +489,19 @@ def test_impossible_noise_is_refused():
         mechanism(sigma=0.0)
     with pytest.raises(ValueError, match="positive"):
         mechanism(count_noise=math.nan)
+
+
+@pytest.mark.parametrize("clip", [ExampleClip(1.0), LabelClip(1.0)])
+def test_sum_and_count_are_of_whole_users_vectors(clip):
+    """A user may add several clipped examples: no row of the table is about them and a count."""
+    with pytest.raises(Unsupported):
+        JointSum(PoissonSampler(0.05), clip, 1.0, Adjacency.ADD_REMOVE, count_noise=3.0)
+
+
+def test_a_sampler_that_charges_another_event_is_refused():
+    class Cheap(PoissonSampler):
+        def event(self, noise_multiplier):
+            return PureDp(1e-6)
+
+    with pytest.raises(ValueError, match="another event"):
+        GaussianSum(Cheap(0.05), UserClip(1.0), 1.0, Adjacency.ADD_REMOVE)

@@ -198,7 +198,7 @@ def test_every_adjacency_chooses(choice_config, adjacency):
     ("changes", "why"),
     [
         ({"policies": ""}, "name --task policy, the reference with --base, and with --policies"),
-        ({"task": "reward"}, "name --task policy"),
+        ({"task": "reward", "train": "head"}, "name --task policy"),
         ({"strategy": "uls"}, "--policies is for --strategy exponential"),
         ({"loss": "dpo"}, "--loss dpo has no bound"),
         ({"loss": "chipo"}, "--loss chipo has no bound"),
@@ -207,7 +207,7 @@ def test_every_adjacency_chooses(choice_config, adjacency):
         ({"train": "lora"}, "--train is about training"),
         ({"lora_rank": 4}, "--lora-rank is about training"),
         ({"noise": "gaussian"}, "adds no noise"),
-        ({"noise": "discrete", "seed": -1}, "--noise discrete is not for"),
+        ({"noise": "discrete", "seed": -1}, "leave out --noise"),
         ({"rounds": 2}, "leave out --rounds"),
         ({"learning_rate": 0.1}, "--learning-rate is about training"),
     ],
