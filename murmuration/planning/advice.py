@@ -151,7 +151,7 @@ def caveat() -> str:
     """The caveat to print with ``accuracies``."""
     longer = " and ".join(f"{100 * crowd['length_baseline']:.0f} %" for crowd in crowds())
     return (
-        "Held-out accuracy measured on two other crowds, as means of three seeds (murmuration."
-        "planning.advice): uls with hashed words, 200 rounds, δ = 1e-5. Guessing is right in 50 %, "
+        "Accuracy on others measured on two other crowds, as means of three or five seeds "
+        "(murmuration.planning.advice): uls with hashed words, 200 rounds, δ = 1e-5. Guessing is right in 50 %, "
         f"the longer response in {longer}. Yours will differ."
     )
