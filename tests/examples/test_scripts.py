@@ -11,6 +11,10 @@ from deployment import free_port
 
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.reward import RewardModel
+from murmuration.privacy.accounting.accountant import epsilon
+from murmuration.privacy.accounting.ledger import read_account
+from murmuration.privacy.accounting.mixture import PoissonGaussian
+from murmuration.privacy.adjacency import Adjacency
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -51,6 +55,15 @@ def test_own_data_to_reward(run, crowd, crowd_test, tmp_path):
     model = RewardModel.load(tmp_path / "out" / "model")
     answer = "Put it into your emergency fund first."
     assert f"{model.score('A bonus came. What now?', answer):+.3f}  {answer}" in told
+
+
+def test_flower_accountant(run, tmp_path):
+    """Each round of Flower's own strategy is a line of our ledger."""
+    told = run("flower_accountant.py", "--rounds", "5", "--out", "out/accounted")
+    account, _ = read_account(tmp_path / "out" / "accounted" / "ledger.jsonl")
+    assert account.spent == {PoissonGaussian(1.0, 4.0): 5}
+    cost = epsilon(account.spent.items(), adjacency=Adjacency.ADD_REMOVE, delta=1e-5)
+    assert f"epsilon {cost:.3f}" in told
 
 
 def test_own_server_app(run, tmp_path):
