@@ -2,7 +2,7 @@
 
 python examples/flower_accountant.py --out runs/accounted
 
-A hundred clients in this process hold a number each, and FedAvg learns their mean. Ours are the three
+A hundred clients in this process hold a number each, and FedAvg learns their mean. Ours are the
 lines with `PldAccountant` and `accountant`.
 """
 

@@ -152,6 +152,6 @@ def caveat() -> str:
     longer = " and ".join(f"{100 * crowd['length_baseline']:.0f} %" for crowd in crowds())
     return (
         "Accuracy on others measured on two other crowds, as means of three or five seeds "
-        "(murmuration.planning.advice): uls with hashed words, 200 rounds, δ = 1e-5. Guessing is right in 50 %, "
-        f"the longer response in {longer}. Yours will differ."
+        "(murmuration.planning.advice): uls with hashed words, 200 rounds, δ = 1e-5. Guessing is "
+        f"right in 50 %, the longer response in {longer}. Yours will differ."
     )
