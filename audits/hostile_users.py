@@ -123,9 +123,9 @@ def _one_leaf(value: object, rows: Sequence[Cells]) -> list[object]:
     return made
 
 
-def _nested(depth: int) -> object:
+def _nested() -> object:
     inner: object = "bottom"
-    for _ in range(depth):
+    for _ in range(_DEEP):
         inner = [inner]
     return inner
 
@@ -373,8 +373,8 @@ _SIZES: dict[str, Hostile] = {
     "a huge cell": lambda rows: [*rows, *({**row, "huge": _HUGE} for row in rows[:1])],
     "huge texts": lambda rows: [changed(r, lambda _, v: _HUGE) for r in rows[:1]],
     "a list of many": _with(responses=["a"] * 5_000, best=0),
-    "a deep cell": lambda rows: [*rows, *({**row, "tie": _nested(_DEEP)} for row in rows[:1])],
-    "deep texts": lambda rows: [changed(row, lambda _, v: _nested(_DEEP)) for row in rows[:1]],
+    "a deep cell": lambda rows: [*rows, *({**row, "tie": _nested()} for row in rows[:1])],
+    "deep texts": lambda rows: [changed(row, lambda _, v: _nested()) for row in rows[:1]],
     "cells as JSON": _as_json,
 }
 

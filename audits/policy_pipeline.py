@@ -298,12 +298,10 @@ def written_policy(task: Task) -> Iterator[WrittenPolicy]:
         yield WrittenPolicy(folder, 2 * task.trials, task.epsilon, seed=seed)
 
 
-def audit_texts(task: Task, grid: Callable[..., Watching] = Watching) -> Measured:
-    """Audit one run of a policy whose canaries' answers its base wrote; ``grid`` as of
-    `run_canaries`.
-    """
+def audit_texts(task: Task) -> Measured:
+    """Audit one run of a policy whose canaries' answers its base wrote."""
     with written_policy(task) as policy:
-        return one_run(task, run_canaries(task, 0, grid, learner=policy), white=False)
+        return one_run(task, run_canaries(task, 0, learner=policy), white=False)
 
 
 TARGETS = {

@@ -268,7 +268,7 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
 
 # The noise multiplier is the same for boards of any size.
 _PLANNED = Planned(
-    RankingPlan,
+    plan=RankingPlan,
     free=RELEASED_ONCE,
     fields=lambda query, adjacency: {"layout": VoteLayout(items=2, cap=DEFAULT_CAP)},
 )

@@ -35,7 +35,7 @@ _log = get_logger("murmuration")
 ENOUGH_TO_DIFFER = 10
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HeldOut:
     """Accuracy on people who were never trained on.
 

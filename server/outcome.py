@@ -95,6 +95,7 @@ def result_of(
     built: BuiltStrategy,
     ledger: Ledger,
     figure: HeldOut | None,
+    *,
     pace: Pace,
     folder: Path,
 ) -> Disclosure:

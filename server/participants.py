@@ -34,7 +34,7 @@ def participants(
             node failed.
     """
     wait_until_online(grid, config.min_nodes, config.timeout)
-    return _ask(config, grid, folder, features, 1, None)
+    return _ask(config, grid, folder, features)
 
 
 def refresh(
@@ -42,7 +42,9 @@ def refresh(
 ) -> None:
     """Ask again who is there, and let the strategy go on with them."""
     try:
-        strategy.participants = _ask(config, grid, folder, strategy.features, round_, strategy)
+        strategy.participants = _ask(
+            config, grid, folder, strategy.features, round_=round_, before=strategy
+        )
     except RegistryError as error:  # the round goes on with who was there before
         folder.log_private({"round": round_, "not refreshed": str(error)})
 
@@ -52,8 +54,9 @@ def _ask(
     grid: Grid,
     folder: RunDirectory,
     features: str,
-    round_: int,
-    before: CohortStrategy | None,
+    *,
+    round_: int = 1,
+    before: CohortStrategy | None = None,
 ) -> Participants:
     def absent(node: int, why: str) -> None:
         folder.log_private({"round": round_, "node": node, "not registered": why})

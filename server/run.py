@@ -72,7 +72,7 @@ def run_training(
         folder.keep_lineage(run.name for run in lineage.runs)
         data = read_test(config)
         test = None if data is None else examples_of_test(data, model, on_bad_rows(config))
-        trained = train(config, grid, folder, model, lineage, test, on_metrics)
+        trained = train(config, grid, folder, model, lineage, test=test, on_metrics=on_metrics)
         values, computed = trained.values, trained.computed
         own = ReleasedRun.read(folder.ledger_path)
         promise = lineage | Promise((own,))

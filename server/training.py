@@ -75,8 +75,9 @@ def train(
     folder: RunDirectory,
     model: Model,
     lineage: Promise,
-    test: Examples | None = None,
-    on_metrics: OnMetrics = lambda line: None,
+    *,
+    test: Examples | None,
+    on_metrics: OnMetrics,
 ) -> Trained:
     """Train a model over ``grid``.
 
@@ -99,7 +100,16 @@ def train(
             ledger.charge(coins.coins, round_=0, covers="hold-out assignment")
         if not asked.timeout and context.participants.registry.simulated:
             built.strategy.timeout = IN_SIMULATION
-        pace = _rounds(config, grid, folder, built, ledger, test, checkpoint, on_metrics)
+        pace = _rounds(
+            config,
+            grid,
+            folder,
+            built,
+            ledger,
+            checkpoint=checkpoint,
+            test=test,
+            on_metrics=on_metrics,
+        )
         _check_learnt(built, config)
         theta_D = built.strategy.optimizer.result_D
         figure, beside = None, {}
@@ -107,7 +117,7 @@ def train(
             figure, beside = final_evaluation(theta_D, test)
         elif config.heldout:
             figure = on_held_out(theta_D, context, built.strategy, ledger)
-        result = result_of(context, built, ledger, figure, pace, folder.path)
+        result = result_of(context, built, ledger, figure, pace=pace, folder=folder.path)
     computed = marked(ledger)
     result["policy"] = computed(beside)
     result["features"] = Public({**json.loads(context.features), **model.details})
@@ -198,8 +208,9 @@ def _rounds(
     folder: RunDirectory,
     built: BuiltStrategy,
     ledger: Ledger,
-    test: Examples | None,
+    *,
     checkpoint: Checkpoint | None,
+    test: Examples | None,
     on_metrics: OnMetrics,
 ) -> Pace:
     """Run what is left of the rounds after ``checkpoint``.

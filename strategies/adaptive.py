@@ -374,7 +374,7 @@ ADAPTIVE = Strategy(
     node_halves={"adaptive": NodeHalf(client_update, clip_norm, grid_and_count)},
     theorems=select(Unit.VECTOR_AND_BIT),
     solve=Planned(
-        AdaptivePlan,
+        plan=AdaptivePlan,
         takes=SAMPLED,
         free=NOISE,
         tells=lambda plan, query: {"count_noise": plan.count_noise},

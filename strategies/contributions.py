@@ -70,6 +70,7 @@ def bounded_sum(
     keys_S: np.ndarray,
     source: Randomness,
     bound: ClipSum,
+    *,
     local: LocalSteps | None = None,
 ) -> np.ndarray:
     """The sum over the asked users of their bounded averaged gradients at θ, (D,) float64.

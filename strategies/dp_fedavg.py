@@ -90,7 +90,7 @@ def client_update(
     """
     clip = clip_of(work)
     local = LocalSteps(int(work.number("local-steps")), work.number("local-rate"))
-    return {"sum": bounded_sum(examples, work, keys_S, source, clip, local)}
+    return {"sum": bounded_sum(examples, work, keys_S, source, clip, local=local)}
 
 
 class DpFedAvg(Uls):

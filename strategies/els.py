@@ -381,7 +381,7 @@ def _fields(query: PlanQuery, adjacency: Adjacency) -> dict[str, Any]:
 
 def _planned(plan: type[ElsPlan]) -> Planned:
     return Planned(
-        plan,
+        plan=plan,
         takes=("users", "group_size", "rounds", "delta"),
         allowed=("sampling_probability", "cohort"),
         fields=_fields,

@@ -31,7 +31,7 @@ NOISE = ("noise_multiplier",)
 _MOST = {"rounds": 1_000_000, "users": 2**23}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlanQuery:
     """The given numbers of a plan; None for those not given.
 
@@ -75,7 +75,7 @@ def not_planned(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Planned:
     """A strategy's plan from the numbers of a query; calling it solves for the missing one.
 

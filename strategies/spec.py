@@ -106,7 +106,7 @@ class NodeHalf:
         return self.steps is grid_and_count
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Strategy:
     """A strategy, with everything that the rest of the project needs of it.
 
@@ -297,7 +297,7 @@ def base_settings(config: Settings, **instead: Any) -> "BaseSettings":
 ReleaseCache = Callable[[str, Callable[[], Released[Any]]], Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunContext:
     """Inputs of a strategy besides its plan.
 
@@ -411,7 +411,7 @@ class RunContext:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BuiltStrategy:
     """A strategy with the figures that its report states."""
 

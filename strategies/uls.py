@@ -132,7 +132,7 @@ class Uls(AveragedSum):
 
 
 _PLANNED = Planned(
-    UlsPlan, takes=SAMPLED, free=SIX, fields=lambda query, adjacency: {"clip": UserClip(1.0)}
+    plan=UlsPlan, takes=SAMPLED, free=SIX, fields=lambda query, adjacency: {"clip": UserClip(1.0)}
 )
 
 

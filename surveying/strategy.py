@@ -230,7 +230,7 @@ SURVEY = Strategy(
     rounds=(1,),
     rules=_RULES,
     solve=Planned(
-        SurveyPlan,
+        plan=SurveyPlan,
         free=RELEASED_ONCE,
         fields=lambda query, adjacency: {"questionnaire": Questionnaire()},
     ),

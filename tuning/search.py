@@ -133,12 +133,12 @@ def planned(config: RunConfig, registered: int) -> CandidateCost:
     exact = config.noise == "gaussian" or config.seed >= 0
     coins = config.hold_out
     return CandidateCost(
-        probability,
-        noise,
-        config.rounds,
-        coins.share if coins else 0.0,
-        coins.epsilon if coins else 0.0,
-        0.0 if exact else _DISCRETE,
+        probability=probability,
+        noise_multiplier=noise,
+        rounds=config.rounds,
+        share=coins.share if coins else 0.0,
+        heldout_epsilon=coins.epsilon if coins else 0.0,
+        distance=0.0 if exact else _DISCRETE,
     )
 
 
@@ -217,7 +217,9 @@ def run_search(
         if folder.is_new:
             folder.write_private(_SEED, {"seed": search.base.seed})
             folder.write_json("config.json", Disclosure.public({**beside, "search": figures}))
-        return _searched(search, folder, run_all, figures, registered, caveats)
+        return _searched(
+            search, folder, run_all, figures=figures, registered=registered, caveats=caveats
+        )
 
 
 def caveats_of(configs: Sequence[RunConfig]) -> frozenset[str]:
@@ -267,6 +269,7 @@ def _searched(
     search: Search,
     folder: RunFolder,
     run_all: RunAll,
+    *,
     figures: Mapping[str, Any],
     registered: int,
     caveats: frozenset[str],

@@ -99,7 +99,9 @@ def tune(
     else:
         check_free(Path(os.path.realpath(folder)))
     sources = {name: value for name, value in (("data", data), ("test", test)) if value is not None}
-    search, given = _search(sources, folder, grid or {}, expected_runs, eta, chosen)
+    search, given = _search(
+        sources, folder, grid or {}, chosen, expected_runs=expected_runs, eta=eta
+    )
     public = {
         "settings": given,
         "grid": dict(grid or {}),
@@ -123,9 +125,10 @@ def _search(
     sources: Mapping[str, Source],
     folder: Path,
     grid: Mapping[str, Sequence[Any]],
+    settings: dict[str, Any],
+    *,
     expected_runs: float,
     eta: float,
-    settings: dict[str, Any],
 ) -> tuple[Search, dict[str, Any]]:
     """A search, and the settings that all its candidates share, without a seed."""
     from murmuration.api.config import make_config

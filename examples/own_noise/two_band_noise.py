@@ -90,5 +90,5 @@ TWO_BAND = spec.Strategy(
     node_halves={"two-band": spec.NodeHalf(uls.client_update, length=spec.clip_norm)},
     theorems=select(Unit.VECTOR, Participation.POISSON, Mechanism.GAUSSIAN),
     everybody=True,
-    solve=Planned(TwoBandPlan, fields=lambda q, _: {"clip": UserClip(1.0), "cohort": q.users}),
+    solve=Planned(plan=TwoBandPlan, fields=lambda q, _: {"clip": UserClip(1.0), "cohort": q.users}),
 )

@@ -109,7 +109,7 @@ def plan(
     try:
         coins = _hold_out(given, neighbours)
         query = PlanQuery(
-            strategy.name,
+            strategy=strategy.name,
             **numbers,
             group_size=given.get("group_size"),
             sampling_probability=given.get("sampling_probability"),

@@ -257,14 +257,14 @@ def public_texts(source: str, columns: str, format: str) -> list[object]:
     return formatted.public_texts(source_rows(source, False, formatted.wanted))
 
 
-def columns_of(source: str, rows: int = 100) -> list[str]:
-    """Names of the columns in the first good rows of a source as of `load_judgements`.
+def columns_of(source: str) -> list[str]:
+    """Names of the columns in the first hundred good rows of a source as of `load_judgements`.
 
     Raises:
         InputError: it cannot be read.
     """
     first = (row for _, _, row in source_rows(source, False, ()) if isinstance(row, Mapping))
-    return list(dict.fromkeys(str(name) for row in islice(first, rows) for name in row))
+    return list(dict.fromkeys(str(name) for row in islice(first, 100) for name in row))
 
 
 def _declared_rows(

@@ -65,7 +65,7 @@ class Charge:
     attempt: int = 0
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Account:
     """All lines of a ledger, added up.
 

@@ -15,7 +15,7 @@ Legend: D dimensions.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
@@ -49,6 +49,7 @@ class CorrelatedSum:
     noise_multiplier: float
     adjacency: Adjacency
     factor: ToeplitzFactor
+    _: KW_ONLY
     discrete: DiscreteNoise | DistributedNoise | None = None  # of which nothing is proven
 
     def __post_init__(self) -> None:

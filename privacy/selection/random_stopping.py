@@ -41,7 +41,7 @@ it would have released.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 from murmuration.privacy.accounting.composition import composition
@@ -87,6 +87,7 @@ class CandidateCost:
     probability: float
     noise_multiplier: float
     rounds: int
+    _: KW_ONLY
     share: float = 0.0
     heldout_epsilon: float = 0.0
     distance: float = 0.0
@@ -134,9 +135,9 @@ class CandidateCost:
             gaussian.probability,
             gaussian.noise_multiplier,
             times,
-            coins.share if coins else 0.0,
-            coins.epsilon if coins else 0.0,
-            distance,
+            share=coins.share if coins else 0.0,
+            heldout_epsilon=coins.epsilon if coins else 0.0,
+            distance=distance,
         )
 
     @property

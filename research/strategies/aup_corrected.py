@@ -222,7 +222,7 @@ AUP_CORRECTED = Strategy(
     node_halves={"aup-corrected": NodeHalf(contributions.client_update, length=None)},
     theorems=(FILTERED_MEAN,),
     solve=Planned(
-        CorrectedPlan,
+        plan=CorrectedPlan,
         takes=SAMPLED,
         free=NOISE,
         tells=lambda plan, query: {"least_weight": plan.mechanism.bar},

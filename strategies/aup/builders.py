@@ -132,7 +132,7 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, float]:
 
 
 _SOLVE_THRESHOLD = Planned(
-    ThresholdPlan,
+    plan=ThresholdPlan,
     takes=SAMPLED,
     free=NOISE,
     tells=lambda plan, query: {"tests": plan.series, "test_epsilon": plan.test_epsilon},

@@ -102,7 +102,7 @@ def keep_probabilities(degrees_S: np.ndarray, nominal: int) -> np.ndarray:
     return np.clip(6.0 * (degrees_S / nominal - 0.5), 0.0, 1.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PublishedPlan:
     """Algorithm 1's constants: phases, and ς of each. ``epsilon`` is the paper's claim."""
 

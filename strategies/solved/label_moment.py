@@ -242,5 +242,5 @@ LABEL_MOMENT = Strategy(
     theorems=select(Unit.LABELS),
     true_labels=True,
     rounds=LabelMomentPlan.possible_rounds,
-    solve=Planned(LabelMomentPlan, free=RELEASED_ONCE),
+    solve=Planned(plan=LabelMomentPlan, free=RELEASED_ONCE),
 )

@@ -218,5 +218,5 @@ OBJECTIVE_PERTURBATION = Strategy(
     theorems=select(Unit.LABELS, Mechanism.GAUSSIAN),
     true_labels=True,
     rounds=(1,),
-    solve=Planned(ObjectivePlan, free=RELEASED_ONCE),
+    solve=Planned(plan=ObjectivePlan, free=RELEASED_ONCE),
 )

@@ -87,7 +87,7 @@ def test_everything_derives_from_it(example):
     with pytest.raises(InputError, match="--variant is for --strategy aup, not sign"):
         RunConfig(strategy="sign-uls").changed(variant="published")
     asked = PlanQuery(
-        "sign-uls", users=400, cohort=40, rounds=30, delta=1e-5, noise_multiplier=20.0
+        strategy="sign-uls", users=400, cohort=40, rounds=30, delta=1e-5, noise_multiplier=20.0
     )
     found = registry.named("sign-uls").solve(asked, Adjacency.ADD_REMOVE)
     assert 0.0 < found["epsilon"] < 1.0

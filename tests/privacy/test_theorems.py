@@ -54,9 +54,7 @@ CHARGED = {
     "pure-dp": lambda sigma: PureDp(1.0 / sigma),
     "pure-choice": lambda sigma: PureChoice(1.0 / sigma),
     "hold-out": lambda sigma: HoldOut(0.2, 1.0 / sigma),
-    "random-stopping": lambda sigma: RandomStopping(
-        0.0, 0.2, (CandidateCost(0.1, sigma, 10, 0.0, 0.0, 0.0),)
-    ),
+    "random-stopping": lambda sigma: RandomStopping(0.0, 0.2, (CandidateCost(0.1, sigma, 10),)),
     "unprotected": lambda sigma: Unprotected(),
 }
 NOISES = {
@@ -200,7 +198,7 @@ def test_what_is_not_in_the_table_cannot_be_found():
             2.0,
             Adjacency.ZERO_OUT,
             Banded((0.8, 0.6)),
-            DiscreteNoise(3),
+            discrete=DiscreteNoise(3),
         ),
     ],
     ids=[
@@ -229,7 +227,7 @@ Z_N = np.linspace(-32.0, 32.0, 6401)
 Y_N = np.linspace(-20.0, 20.0, 801)
 ROUNDS = 4
 SCORED = HoldOut(0.2, 1.0)
-STOPPING = RandomStopping(0.0, 0.001, (CandidateCost(0.1, 2.0, 1, 0.0, 0.0, 0.0),))
+STOPPING = RandomStopping(0.0, 0.001, (CandidateCost(0.1, 2.0, 1),))
 DEARER_IF_REPLACED = {"poisson-gaussian", "group-gaussian", "blt-gaussian", "hold-out"}
 #: By how much a field of an event is made cheaper.
 SLIPS = {"noise_multiplier": 2.0, "probability": 0.5, "epsilon": 0.5, "group_size": 1 / 3}

@@ -46,7 +46,12 @@ def test_public_file(crowd_test):
     expected = RewardModel(theta_D, FEATURES).accuracy(load_judgements(crowd_test))
     error = np.sqrt(expected.by_user * (1 - expected.by_user) / 10)
     assert found == HeldOut(
-        expected.pooled, expected.by_user, 10, pytest.approx(error), 0.5, of_users=10
+        accuracy=expected.pooled,
+        by_user=expected.by_user,
+        users=10,
+        error=pytest.approx(error),
+        chance=0.5,
+        of_users=10,
     )
     assert 0.0 < found.accuracy < 1.0
 

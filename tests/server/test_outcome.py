@@ -13,7 +13,7 @@ from murmuration.server.outcome import _loss
 
 
 def test_loss_and_perplexity():
-    found = _loss(HeldOut(0.5, 0.5, 3, 0.1, loss=2.0, loss_noise=0.1))
+    found = _loss(HeldOut(accuracy=0.5, by_user=0.5, users=3, error=0.1, loss=2.0, loss_noise=0.1))
     assert found == {
         "heldout_loss": 2.0,
         "heldout_perplexity": pytest.approx(math.e**2),
@@ -24,12 +24,12 @@ def test_loss_and_perplexity():
 @pytest.mark.parametrize("loss", [None, math.nan, math.inf])
 def test_a_loss_that_is_not_known_stays_unknown(loss):
     nothing = dict.fromkeys(("heldout_loss", "heldout_perplexity", "heldout_loss_noise"))
-    assert _loss(HeldOut(0.5, 0.5, 3, 0.1, loss=loss)) == nothing
+    assert _loss(HeldOut(accuracy=0.5, by_user=0.5, users=3, error=0.1, loss=loss)) == nothing
     assert _loss(None) == nothing
 
 
 def test_a_perplexity_beyond_all_numbers():
-    assert _loss(HeldOut(0.5, 0.5, 3, 0.1, loss=1e4)) == {
+    assert _loss(HeldOut(accuracy=0.5, by_user=0.5, users=3, error=0.1, loss=1e4)) == {
         "heldout_loss": 1e4,
         "heldout_perplexity": None,
         "heldout_loss_noise": None,

@@ -47,7 +47,7 @@ def solve(strategy, asked, adjacency):
 
 
 def asked(**changes):
-    return PlanQuery("", **{**WHOLE, **changes})
+    return PlanQuery(strategy="", **{**WHOLE, **changes})
 
 
 def test_epsilon_and_back():
@@ -110,7 +110,7 @@ BANDED = {"strategy": "uls", **PEOPLE, "settings": Sampled(noise_correlation="ba
 
 def test_the_error_of_banded_noise_beside_independent_noise():
     numbers = solve("uls", PlanQuery(**{**BANDED, "cohort": 540, "rounds": 20}, epsilon=8.0), ADD)
-    coins = solve("uls", PlanQuery("uls", **PEOPLE, epsilon=8.0), ADD)
+    coins = solve("uls", PlanQuery(strategy="uls", **PEOPLE, epsilon=8.0), ADD)
     assert numbers["noise_multiplier_if_independent"] == coins["noise_multiplier"]
     errors = {b: numbers.get(f"error_with_{b}_bands") for b in (2, 4, 8)}
     assert errors[8] is None  # a cohort is a fifth of the users
@@ -128,7 +128,7 @@ CYCLIC = {"strategy": "uls", **PEOPLE, "settings": BUFFERED}
 def test_the_error_of_buffered_noise_beside_both_kinds_of_independent_noise():
     query = {**CYCLIC, "cohort": 540, "rounds": 20}
     numbers = solve("uls", PlanQuery(**query, epsilon=8.0), ADD)
-    coins = solve("uls", PlanQuery("uls", **PEOPLE, epsilon=8.0), ADD)
+    coins = solve("uls", PlanQuery(strategy="uls", **PEOPLE, epsilon=8.0), ADD)
     once = accountant.noise_multiplier_for(
         8.0, delta=numbers["delta"], probability=1.0, rounds=1, adjacency=ADD
     )
@@ -247,7 +247,7 @@ def unsampled_query(**change):
         "users": 1000, "group_size": None, "sampling_probability": None, "cohort": None,
         "rounds": None, "delta": 1e-5, "epsilon": 3.0, "noise_multiplier": None, **change,
     }  # fmt: skip
-    return PlanQuery("", **values)
+    return PlanQuery(strategy="", **values)
 
 
 def test_noise_is_the_analytic_gaussians():
@@ -307,7 +307,7 @@ def shared_query(**change: float | None) -> PlanQuery:
         **SIZES,
         **change,
     }
-    return PlanQuery("", **values)  # type: ignore[arg-type]
+    return PlanQuery(strategy="", **values)  # type: ignore[arg-type]
 
 
 def plain_noise() -> float:

@@ -139,7 +139,7 @@ def test_what_is_not_declared_is_refused():
     """Of a strategy that says nothing of itself nothing is promised, masked, or allowed."""
     with pytest.raises(TypeError):
         NodeHalf(ULS.node_halves["uls"].client_update)  # its bound is not said
-    silent = Strategy("silent", "Says nothing.", ULS.build)
+    silent = Strategy(name="silent", help="Says nothing.", build=ULS.build)
     for adjacency in Adjacency:
         with pytest.raises(Unsupported, match="no guarantee"):
             silent.check_adjacency(adjacency, silent.settings())

@@ -50,7 +50,7 @@ def released(probability_O: np.ndarray, stopping: StoppingTime) -> np.ndarray:
 
 def event_of(epsilon: float, stopping: StoppingTime) -> RandomStopping:
     """The event that is charged: candidates whose only cost is that of their score."""
-    cost = CandidateCost(1.0, _NOISE, 1, _HELD_OUT, epsilon)
+    cost = CandidateCost(1.0, _NOISE, 1, share=_HELD_OUT, heldout_epsilon=epsilon)
     return RandomStopping(stopping.eta, stopping.gamma, (cost,))
 
 

@@ -32,7 +32,9 @@ def whole():
 
 @pytest.mark.parametrize("missing", ["epsilon", "rounds", "cohort", "users"])
 def test_solves_for_each(whole, missing):
-    found = sampled_users(PlanQuery("uls", **{**whole, missing: None}), Adjacency.ADD_REMOVE)
+    found = sampled_users(
+        PlanQuery(strategy="uls", **{**whole, missing: None}), Adjacency.ADD_REMOVE
+    )
     assert {name: found[name] for name in whole} == pytest.approx(whole)
     bounds = ("tpr_at_1_percent_fpr", "tpr_at_0_1_percent_fpr", "gdp_mu")
     charges = [(PoissonGaussian(0.1, 20.0), 30)]
@@ -43,14 +45,16 @@ def test_solves_for_each(whole, missing):
 
 def test_solves_for_the_noise(whole):
     found = sampled_users(
-        PlanQuery("uls", **{**whole, "noise_multiplier": None}), Adjacency.ADD_REMOVE
+        PlanQuery(strategy="uls", **{**whole, "noise_multiplier": None}), Adjacency.ADD_REMOVE
     )
     assert found["noise_multiplier"] == pytest.approx(20.0, rel=1e-3)
     assert spent(noise_multiplier=found["noise_multiplier"]) <= whole["epsilon"]
 
 
 def test_solves_for_delta(whole):
-    found = sampled_users(PlanQuery("uls", **{**whole, "delta": None}), Adjacency.ADD_REMOVE)
+    found = sampled_users(
+        PlanQuery(strategy="uls", **{**whole, "delta": None}), Adjacency.ADD_REMOVE
+    )
     assert found["delta"] == pytest.approx(1e-5, rel=0.02)
 
 
@@ -58,7 +62,8 @@ def test_solves_for_delta(whole):
 def test_whole_numbers_are_the_last_that_fit(whole, missing, step):
     target = whole["epsilon"] * 1.01
     found = sampled_users(
-        PlanQuery("uls", **{**whole, "epsilon": target, missing: None}), Adjacency.ADD_REMOVE
+        PlanQuery(strategy="uls", **{**whole, "epsilon": target, missing: None}),
+        Adjacency.ADD_REMOVE,
     )
     assert found["epsilon"] == spent(**{missing: found[missing]}) <= target
     assert spent(**{missing: found[missing] + step}) > target
@@ -66,8 +71,8 @@ def test_whole_numbers_are_the_last_that_fit(whole, missing, step):
 
 def test_millions_of_users_are_found_up_to_the_most_that_can_be_summed():
     given = {"cohort": 2_100_000, "rounds": 10, "delta": 1e-8, "noise_multiplier": 5.0}
-    target = sampled_users(PlanQuery("uls", users=6_000_000, **given), Adjacency.ZERO_OUT)
-    query = PlanQuery("uls", epsilon=target["epsilon"], **given)
+    target = sampled_users(PlanQuery(strategy="uls", users=6_000_000, **given), Adjacency.ZERO_OUT)
+    query = PlanQuery(strategy="uls", epsilon=target["epsilon"], **given)
     assert 5_900_000 < sampled_users(query, Adjacency.ZERO_OUT)["users"] <= 6_000_000
     with pytest.raises(InputError, match="no number of users meets"):
         sampled_users(replace(query, epsilon=target["epsilon"] / 3), Adjacency.ZERO_OUT)
@@ -89,7 +94,7 @@ def test_millions_of_users_are_found_up_to_the_most_that_can_be_summed():
 )
 def test_what_cannot_be_solved(whole, changes, message):
     with pytest.raises(InputError, match=message):
-        sampled_users(PlanQuery("uls", **{**whole, **changes}), Adjacency.ADD_REMOVE)
+        sampled_users(PlanQuery(strategy="uls", **{**whole, **changes}), Adjacency.ADD_REMOVE)
 
 
 def options(**given):

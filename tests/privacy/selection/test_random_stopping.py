@@ -27,7 +27,7 @@ from murmuration.research.audits.selection.stopping import audit_stopping, outco
 from murmuration.research.theory.analytic_gaussian import delta_of as gaussian_delta
 
 TERMS = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5}
-COST = CandidateCost(0.2, 10.0, 100, 0.2, 0.5)
+COST = CandidateCost(0.2, 10.0, 100, share=0.2, heldout_epsilon=0.5)
 
 
 def charged(event, delta=1e-5):
