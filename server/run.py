@@ -18,6 +18,7 @@ from murmuration.preference.bases import base_of
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.kinds.model import Model
 from murmuration.preference.kinds.policy import PolicyModel
+from murmuration.preference.kinds.starting import is_folder_of_a_model, with_start
 from murmuration.preference.language.checkpoint import weights_digest
 from murmuration.preference.model_folder import SaveOptions
 from murmuration.privacy.accounting.ledger import BudgetExceeded
@@ -31,7 +32,12 @@ from murmuration.server.baselines import (
     on_public_test,
 )
 from murmuration.server.evaluation import examples_of_test, on_bad_rows, read_test
-from murmuration.server.lineage import files_of, lineage_of, lineage_of_data
+from murmuration.server.lineage import (
+    files_of,
+    lineage_of,
+    lineage_of_data,
+    lineage_of_start,
+)
 from murmuration.server.policy_distance import measured
 from murmuration.server.result import Result
 from murmuration.server.run_directory import RunDirectory
@@ -66,7 +72,7 @@ def run_training(
         if (finished := folder.finished()) is not None:
             return finished.to_json()  # asking held-out users again would be one more release
         # Whose weights are for nodes; without a test they are needed once, to be saved.
-        model = model or base_of(base_config(config), weights=bool(config.test))
+        model = model or _begun(config)
         described = model.to_config()
         lineage, whose = _origin(config, described)
         folder.keep_lineage(run.name for run in lineage.runs)
@@ -119,7 +125,7 @@ def check_run(config: RunConfig, grid: Grid) -> None:
         RunAborted: nodes failed.
     """
     with _opened(config) as folder:
-        model = base_of(base_config(config), weights=bool(config.test))
+        model = _begun(config)
         lineage, _ = _origin(config, model.to_config())
         if (data := read_test(config)) is not None:
             examples_of_test(data, model, on_bad_rows(config))
@@ -151,6 +157,15 @@ def _opened(config: RunConfig) -> Iterator[RunDirectory]:
             raise InputError(_of_disk(error, folder)) from error
 
 
+def _begun(config: RunConfig) -> Model:
+    """Return the model that the settings name, where it begins.
+
+    Raises:
+        InputError: they cannot be used.
+    """
+    return with_start(base_of(base_config(config), weights=bool(config.test)), config.start)
+
+
 def _origin(config: RunConfig, described: Mapping[str, Any]) -> tuple[Promise, str]:
     """Return the earlier runs that a run's base, policies and rows came from, whose model has this
     description, and what of it was trained on users, for a warning.
@@ -162,9 +177,12 @@ def _origin(config: RunConfig, described: Mapping[str, Any]) -> tuple[Promise, s
     of_base = lineage_of("--base" if config.base else "--features", base, config.base_privacy)
     theirs = named(config.strategy).lineage
     others = theirs(described, config) if theirs else None
+    if is_folder_of_a_model(config.start):
+        of_start = lineage_of_start(config.start, config.base_privacy)
+        others = of_start if others is None else others | of_start
+    rows = (("--data", config.data), ("--test", config.test), ("--public", config.public))
     of_rows = combined(
-        lineage_of_data(option, source, config.base_privacy)
-        for option, source in (("--data", config.data), ("--test", config.test))
+        lineage_of_data(option, source, config.base_privacy) for option, source in rows
     )
     if others is not None:
         of_base |= others
