@@ -29,6 +29,7 @@ from murmuration.privacy.promise import Promise, ReleasedRun, combined, earlier_
 from murmuration.server.baselines import (
     MOST_BY_A_LANGUAGE_MODEL,
     MOST_SCORED,
+    beside_start,
     on_public_test,
 )
 from murmuration.server.evaluation import examples_of_test, on_bad_rows, read_test
@@ -88,12 +89,18 @@ def run_training(
         first = [*earlier_runs(promise, own, whose), *_merged(described)]
         theirs = caveat_sentences(promise.caveats - own.terms.caveats)
         model = model.loaded()
-        values["baselines"] = computed(None)
+        beside: dict[str, Any] | None = None
         if data is not None and config.task in ("reward", "policy"):
             score = partial(_scores, model, trained.theta_D) if model.trains else None
             most = MOST_BY_A_LANGUAGE_MODEL if config.base else MOST_SCORED
             judgements = data.as_judgements("users' texts are not judged")
-            values["baselines"] = computed(on_public_test(judgements, score, most))
+            beside = on_public_test(judgements, score, most)
+        if beside and test is not None and config.start:
+            accuracy = test.accuracy(trained.theta_D)
+            beside["start"] = beside_start(accuracy, test.accuracy(model.start_D))
+        values["baselines"] = computed(beside)
+        if config.start:
+            first = [*_about_start(beside), *first]
         if config.task == "policy" and model.trains:
             moved, words = measured(cast(PolicyModel, model).network, trained.theta_D)
             figures = {**values["policy"], "moved": moved if isfinite(moved) else None}
@@ -194,6 +201,23 @@ def _origin(config: RunConfig, described: Mapping[str, Any]) -> tuple[Promise, s
     else:
         whose = f"{'THE BASE, OR ' if of_base.runs else ''}MODELS THAT WROTE THE DATA WERE"
     return of_base | of_rows, whose
+
+
+def _about_start(beside: Mapping[str, Any] | None) -> list[str]:
+    """Return a warning if a model is not known to be better than its start."""
+    if beside is None:
+        return [
+            "Whether the model is better than its start is not known: figures of held-out users "
+            "are one release, about the model alone. A public --test compares them at no cost."
+        ]
+    gain, error = (100 * beside["start"][name] for name in ("gain", "error"))
+    if gain > 2 * error:
+        return []
+    below = "WORSE THAN" if gain < -2 * error else "NOT BETTER, BEYOND CHANCE, THAN"
+    return [
+        f"THE MODEL IS {below} ITS START on the public test: {gain:+.1f} ± {error:.1f} points by "
+        "user. Take the start as it is, or train with more users or a larger epsilon."
+    ]
 
 
 def _of_disk(error: OSError, folder: RunDirectory) -> str:

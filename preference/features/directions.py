@@ -23,6 +23,8 @@ from murmuration.preference.features.feature_map import FeatureMap
 
 #: In a config: what `Directions.to_config` adds to that of the plain features.
 DIRECTIONS = "directions"
+#: The same of `preference.features.scorer.Scored.to_config`.
+SCORER = "scorer"
 #: Numbers of B: each request has them, and is at most a MiB long.
 MOST_NUMBERS = 180_000
 #: How far BᵀB may be from 1: float32 of what was orthonormal.
@@ -55,8 +57,7 @@ class Directions:
                 f"--directions: {basis_DK.shape[1]} directions of {len(basis_DK):,} features are "
                 f"more than {MOST_NUMBERS:,} numbers, which each request would hold: take fewer"
             )
-        gram_KK = basis_DK.T.astype(np.float64) @ basis_DK.astype(np.float64)
-        if not (np.abs(gram_KK - np.eye(len(gram_KK))) <= _TOLERANCE).all():  # nor NaN
+        if not (np.abs(basis_DK) <= 1.0 + _TOLERANCE).all() or not _orthonormal(basis_DK):
             raise InputError("directions that are not orthonormal")
         self.basis_DK, self.plain = basis_DK, plain
         self._basis_KD = np.ascontiguousarray(basis_DK.T, dtype=np.float64)
@@ -95,6 +96,11 @@ class Directions:
         return {**self.plain.to_config(), DIRECTIONS: described}
 
 
+def _orthonormal(basis_DK: np.ndarray) -> bool:
+    gram_KK = basis_DK.T.astype(np.float64) @ basis_DK.astype(np.float64)
+    return bool((np.abs(gram_KK - np.eye(len(gram_KK))) <= _TOLERANCE).all())
+
+
 def directions_of(config: Any, plain: FeatureMap) -> Directions:
     """The map that a config describes, over plain features.
 
@@ -103,7 +109,7 @@ def directions_of(config: Any, plain: FeatureMap) -> Directions:
     """
     try:
         count, numbers = config["count"], numbers_in(config["basis"])
-        if type(count) is not int:
+        if type(count) is not int or count < 1:
             raise TypeError(f"a count of {count!r}")
         basis_DK = numbers.reshape(plain.dimension, count)
     except (KeyError, TypeError, ValueError) as error:

@@ -149,7 +149,7 @@ def feature_map(config: Mapping, *, keep: bool = True) -> FeatureMap:
         InputError: an unknown kind or argument, an encoder that cannot be loaded, or another
             definition of words.
     """
-    from murmuration.preference.features.directions import DIRECTIONS, directions_of
+    from murmuration.preference.features.directions import DIRECTIONS, SCORER, directions_of
     from murmuration.preference.features.encoders import EncoderFeatures
     from murmuration.preference.features.language_head import KIND as LANGUAGE_HEAD
     from murmuration.preference.features.language_head import LanguageHead
@@ -160,7 +160,7 @@ def feature_map(config: Mapping, *, keep: bool = True) -> FeatureMap:
     if DIRECTIONS in config:
         plain = {name: value for name, value in config.items() if name != DIRECTIONS}
         return directions_of(config[DIRECTIONS], feature_map(plain, keep=keep))
-    if "scorer" in config:
+    if SCORER in config:
         return _scored(config, keep)
     if STRENGTHS in config:
         text = {name: value for name, value in config.items() if name != STRENGTHS}
@@ -195,8 +195,8 @@ def feature_map(config: Mapping, *, keep: bool = True) -> FeatureMap:
 
 def _scored(config: Mapping, keep: bool) -> FeatureMap:
     """Features with a scorer's score in front; InputError as of `feature_map`."""
-    from murmuration.preference.features.directions import DIRECTIONS
-    from murmuration.preference.features.scorer import SCORER, Scored, scorer_of
+    from murmuration.preference.features.directions import DIRECTIONS, SCORER
+    from murmuration.preference.features.scorer import Scored, scorer_of
 
     others = {name: value for name, value in config.items() if name != SCORER}
     described = config[SCORER]

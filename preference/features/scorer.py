@@ -18,13 +18,11 @@ import numpy as np
 import torch
 
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.features.directions import DIRECTIONS, numbers_in
+from murmuration.preference.features.directions import DIRECTIONS, SCORER, numbers_in
 from murmuration.preference.features.feature_map import FeatureMap
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 
-#: In a config: what `Scored.to_config` adds to that of the other features.
-SCORER = "scorer"
 _STEEPEST, _LARGEST = 4.0, 1_000.0
 #: At which a small score counts for itself.
 WEIGHT = _STEEPEST * math.asinh(_LARGEST / _STEEPEST)
