@@ -203,8 +203,8 @@ _STARTS = (
     ),
     Rule(
         lambda run, strategy: _along(run) and not run.public,
-        "--directions {directions} come from public responses, of people outside training: name "
-        "judgements, or a .txt file with a response a line",
+        "--directions {directions} come from the responses of public judgements, of people outside "
+        "training",
         ({"public": "FILE"}, {"directions": None}),
     ),
     Rule(

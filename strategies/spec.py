@@ -259,14 +259,12 @@ def _from_public(features: dict[str, Any], config: Settings) -> dict[str, Any]:
     Raises:
         InputError: these, or the start, cannot be used.
     """
-    from murmuration.preference.data.loading import load_data, read_lines
+    from murmuration.preference.data.loading import load_data
     from murmuration.preference.kinds.starting import described_features
     from murmuration.strategies.steps.directions import directions_of
 
     count, public = directions_of(config), None
-    if count and config.public.endswith(".txt"):
-        public = read_lines("--public", config.public)
-    elif count:
+    if count:
         schema = replace(config.schema, labels="true")
         public = load_data("reward", config.public, config.columns, schema=schema)
     return described_features(features, config.start, count, public)

@@ -9,7 +9,6 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import TypeVar
 
 from murmuration.preference.data.cells import text_cell
@@ -21,7 +20,7 @@ from murmuration.preference.data.conversations import (
     response_cell,
     shared_words,
 )
-from murmuration.preference.data.errors import BadRow, InputError, RowsError, first_line
+from murmuration.preference.data.errors import BadRow, InputError, RowsError
 from murmuration.preference.data.files.reading import KNOWN, source_rows
 from murmuration.preference.data.formats.format import Format, WholeSource
 from murmuration.preference.data.formats.reading import Formatted
@@ -32,7 +31,6 @@ from murmuration.preference.data.rows import cells_of
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.data.sources import Placed
 from murmuration.preference.data.texts import UserTexts
-from murmuration.privacy.regular_files import read_regular
 
 #: What users have, grouped by user.
 Data = Judgements | UserTexts
@@ -122,22 +120,6 @@ def load_data(
     return read.from_placed_rows(
         rows, columns=named, on_bad_rows=on_bad_rows, source=source, schema=schema
     )
-
-
-def read_lines(option: str, path: str) -> list[str]:
-    """The lines of a public file of texts that are not blank.
-
-    Raises:
-        InputError: it cannot be read, or has fewer than two; it names the ``option``.
-    """
-    try:
-        text = read_regular(Path(path).expanduser()).decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise InputError(f"{option} {path}: cannot be read: {first_line(error)}") from None
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if len(lines) < 2:
-        raise InputError(f"{option} {path}: it has {len(lines)} responses: two or more are needed")
-    return lines
 
 
 def load_prompts(source: str) -> Iterator[str]:

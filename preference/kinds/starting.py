@@ -24,7 +24,7 @@ from murmuration.preference.data.loading import Data
 from murmuration.preference.data.public_names import LENGTH
 from murmuration.preference.features.directions import Directions, principal_directions
 from murmuration.preference.features.feature_map import FeatureMap
-from murmuration.preference.features.hashing import feature_map, finite_features
+from murmuration.preference.features.hashing import feature_map
 from murmuration.preference.features.scorer import (
     WEIGHT,
     LanguageScorer,
@@ -44,7 +44,7 @@ LENGTH_WEIGHT = 3.0
 
 
 def described_features(
-    config: Mapping[str, Any], start: str, directions: int, public: Data | list[str] | None
+    config: Mapping[str, Any], start: str, directions: int, public: Data | None
 ) -> dict[str, Any]:
     """The config of features with the start's score, if it is one of them, along directions.
 
@@ -52,7 +52,7 @@ def described_features(
         config: of the plain features.
         start: as ``--start``; empty: none.
         directions: the most directions; 0: all.
-        public: judgements that are public, or responses without prompts; None: none are needed.
+        public: judgements that are public, of which the responses count; None: none are needed.
 
     Raises:
         InputError: a start that cannot be used; or public responses from which no direction comes.
@@ -65,8 +65,7 @@ def described_features(
         return plain.to_config()
     if public is None:
         raise InputError(
-            "--directions come from public responses: name judgements of other people, or a .txt "
-            "file with a response a line, with --public"
+            "--directions come from public responses: name judgements of other people with --public"
         )
     axes = [theta_D] if theta_D is not None and theta_D.any() else []
     axes += [_length_axis(plain)] if _counts_length(plain) else []
@@ -153,12 +152,9 @@ def _score_axis(scored: Scored) -> np.ndarray:
     return axis_D
 
 
-def _differences(plain: FeatureMap, public: Data | list[str]) -> np.ndarray:
-    """Differences of features of public responses, (N, D): of judgements between the first and the
-    others, of responses alone between each and their mean."""
-    if isinstance(public, list):
-        phi_RD = finite_features(plain, [""] * len(public), public).astype(np.float64)
-        return phi_RD - phi_RD.mean(axis=0)
+def _differences(plain: FeatureMap, public: Data) -> np.ndarray:
+    """Differences of features between the first response and each other, (N, D); of single ones
+    between each and their mean."""
     judgements = public.as_judgements("--public: users' texts are not judged")
     rows_ND = pair_examples(judgements, plain).x_RD.numpy()
     return rows_ND - rows_ND.mean(axis=0) if judgements.kind == "thumbs" else rows_ND

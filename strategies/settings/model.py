@@ -77,8 +77,8 @@ class ModelConfig:
     )
     public: str = setting(
         "",
-        "Public judgements of other people, named as --data is, or a .txt file with a response a "
-        "line: --directions come from them.",
+        "Public judgements of people outside training, named as --data is: --directions come from "
+        "their responses.",
         panel=MODEL,
     )
     base: str = setting(

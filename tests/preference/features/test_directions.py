@@ -98,7 +98,7 @@ def test_a_request_with_other_directions_is_refused_in_one_line(config):
 def test_more_numbers_than_a_request_holds_are_refused():
     wide = HashingFeatures(1025)
     count = MOST_NUMBERS // 1025 + 1
-    with pytest.raises(InputError, match="--directions.*take fewer"):
+    with pytest.raises(InputError, match=r"--directions.*take fewer"):
         Directions(np.eye(1025)[:, :count], wide)
 
 

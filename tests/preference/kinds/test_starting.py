@@ -10,6 +10,7 @@ from safetensors.numpy import save
 
 from murmuration.preference.bases import base_of
 from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.data.public_names import whole_start
 from murmuration.preference.features.hashing import HashingFeatures
@@ -20,7 +21,14 @@ from murmuration.preference.reward import RewardModel
 PLAIN = HashingFeatures(33)
 THETA_D = np.random.default_rng(0).normal(size=33).astype(np.float32)
 PROMPTS, RESPONSES = ["p"] * 3, ["save it", "spend it all, all of it", "wait and compare"]
-PUBLIC = ["save it now", "spend all", "wait and compare prices first", "no", "take the loan, live"]
+PAIRS = [
+    ("save it now", "spend all"),
+    ("wait and compare prices first", "no"),
+    ("no", "take it, live"),
+]
+PUBLIC = Judgements(
+    ("ada",), np.array([0, 3]), ["p"] * 3, PAIRS, np.array([1.0, 0.0, 0.5], dtype=np.float32)
+)
 
 
 def begun(start, directions=0, public=None, plain=PLAIN):
@@ -75,7 +83,7 @@ def test_along_directions_the_start_says_the_same(saved, start, directions):
     plain = HashingFeatures(17) if start == "other" else PLAIN
     start = start if start == "length" else saved()
     model = begun(start, directions, PUBLIC, plain)
-    assert model.dimension == min(directions, 6)
+    assert model.dimension == directions
     np.testing.assert_allclose(scores(model), scores(begun(start, plain=plain)), atol=1e-5)
 
 
@@ -94,7 +102,7 @@ def test_as_many_directions_as_features_are_the_features():
     assert begun("", 10_000).to_config() == PLAIN.to_config()  # and nothing public is needed
 
 
-def test_judgements_and_responses_alone_give_directions(crowd):
+def test_labels_of_public_judgements_do_not_count(crowd):
     judgements = load_judgements(crowd)
     model = begun("", 5, judgements)
     assert model.dimension == 5
@@ -136,7 +144,7 @@ def damaged(folder, numbers=THETA_D, **config):
     ],
 )
 def test_a_damaged_start_is_refused_in_one_line(saved, numbers, config):
-    with pytest.raises(InputError, match="^--start ") as refused:
+    with pytest.raises(InputError, match=r"^--start ") as refused:
         begun(damaged(saved(), numbers, **config))
     assert "\n" not in str(refused.value)
 
@@ -154,23 +162,23 @@ def test_a_pickle_is_never_run(saved, tmp_path, language_model):
 
     start = Path(saved())
     (start / "model.safetensors").write_bytes(pickle.dumps(Code()))
-    with pytest.raises(InputError, match="^--start "):
+    with pytest.raises(InputError, match=r"^--start "):
         begun(str(start))
     classifier = tmp_path / "classifier"
     shutil.copytree(language_model("bert"), classifier)
     for weights in classifier.glob("*.safetensors"):
         weights.unlink()
     (classifier / "pytorch_model.bin").write_bytes(pickle.dumps(Code()))
-    with pytest.raises(InputError, match="^--start ") as refused:
+    with pytest.raises(InputError, match=r"^--start ") as refused:
         begun(str(classifier))
     assert "\n" not in str(refused.value)
 
 
 def test_what_scores_nothing_is_refused(tmp_path, language_model):
-    with pytest.raises(InputError, match="^--start .*without a trained head"):
+    with pytest.raises(InputError, match=r"^--start .*without a trained head"):
         begun(language_model("bert"))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="^--start .*config.json"):
+    with pytest.raises(InputError, match=r"^--start .*config.json"):
         begun(str(tmp_path / "empty"))
 
 
@@ -189,7 +197,7 @@ def test_length_that_is_not_counted_is_no_start():
 
 
 def test_directions_without_public_responses_are_refused():
-    with pytest.raises(InputError, match="--directions.*--public"):
+    with pytest.raises(InputError, match=r"--directions.*--public"):
         begun("", 3)
 
 
