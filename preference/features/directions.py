@@ -150,10 +150,10 @@ def principal_directions(rows_ND: np.ndarray, axes_FD: np.ndarray, count: int) -
     fixed_DF = np.array(basis).reshape(-1, dimension).T
     gram_DD = rows_ND.T.astype(np.float64) @ rows_ND.astype(np.float64)
     beside_DD = np.eye(dimension) - fixed_DF @ fixed_DF.T
-    spread_D, found_DD = np.linalg.eigh(beside_DD @ gram_DD @ beside_DD)
+    spread_D, vectors_DD = np.linalg.eigh(beside_DD @ gram_DD @ beside_DD)
     order = np.argsort(-spread_D, kind="stable")
     there = [place for place in order if spread_D[place] > _NOTHING * max(spread_D.max(), 1e-300)]
-    chosen_DK = found_DD[:, there[: count - fixed_DF.shape[1]]]
+    chosen_DK = vectors_DD[:, there[: count - fixed_DF.shape[1]]]
     chosen_DK = chosen_DK - fixed_DF @ (fixed_DF.T @ chosen_DK)
     # The sign of an eigenvector means nothing: that of its largest number is made positive.
     if chosen_DK.shape[1]:

@@ -92,12 +92,12 @@ class LanguageScorer:
     @property
     def has_head(self) -> bool:
         """True unless its head gives every response the same, as one that was never trained."""
-        heads = (
+        weights = (
             parameter
             for name, parameter in self._base.model.named_parameters()
             if self._base.is_of_head(name) and name.endswith("weight")
         )
-        return all(bool(torch.count_nonzero(weight)) for weight in heads)
+        return all(bool(torch.count_nonzero(weight)) for weight in weights)
 
     def score(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """Rewards of R texts, (R,) float64, each computed alone."""
