@@ -11,7 +11,6 @@ Shape suffixes: R texts, D features.
 import base64
 import math
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,7 +30,10 @@ WEIGHT = _STEEPEST * math.asinh(_LARGEST / _STEEPEST)
 class Scorer(Protocol):
     """A model that scores responses."""
 
-    uses_prompt: bool
+    @property
+    def uses_prompt(self) -> bool:
+        """True if a score depends on the prompt."""
+        ...
 
     def score(self, prompts: Sequence[str], responses: Sequence[str]) -> np.ndarray:
         """Scores of R texts, (R,) float64, of each by itself."""
@@ -132,7 +134,7 @@ class Scored:
         """1 + D."""
         return 1 + self.others.dimension
 
-    @cached_property
+    @property
     def uses_prompt(self) -> bool:
         """True if the scorer or the other features do."""
         return self.scorer.uses_prompt or self.others.uses_prompt

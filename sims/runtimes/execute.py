@@ -208,7 +208,8 @@ def _nodes(
     users = len(data.user_ids)
     linear = config.task == "reward" and not config.base and not named(config.strategy).features
     if advise and config.private and linear and not config.resume:
-        note(OperatorOnly(advice_for(config.trained_on(users), config.epsilon)))
+        line = advice_for(config.trained_on(users), config.epsilon)
+        note(Public(line) if config.users else OperatorOnly(line))
     if config.private and config.delta * config.trained_on(users) >= 1:
         note(Public(*caveat_sentences([Caveat.LARGE_DELTA])))
     if users_per_node is not None and users_per_node < 1:
