@@ -223,28 +223,50 @@ class RewardModel:
                 f"{config['dimension']} in config.json"
             )
         try:
-            features = dict(config["features"])
-            if "path" in features:
-                digest = str(features.pop("digest", ""))
-                path = place_of(str(features["path"]), Path(folder), given=base, digest=digest)
-                features["path"] = path
-                if digest:
-                    check_same(path, digest_of(folder_of(path)), digest)
-            elif base:
+            if base and "path" not in config["features"]:
                 raise InputError("--base: a reward over hashed words has none")
+            features = _placed(config["features"], Path(folder), base)
             return cls(theta_D, feature_map(features, keep=False), config.get("model", "btl"))
         except InputError as error:
             raise InputError(f"{folder}: {error}") from error
 
 
-def _described(features: dict, folder: Path) -> dict:
+def is_linear_reward(folder: Path) -> bool:
+    """True if a folder seems to hold a saved linear reward, whatever is wrong with it."""
+    try:
+        config = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(config, dict) and "features" in config and "format" in config
+
+
+def _described(features: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Features, an encoder named as in a folder that is passed on; one in a folder with what it
-    is known by."""
-    path = features.get("path")
-    if not path:
-        return features
-    known = {"digest": digest_of(Path(path))} if Path(path).is_absolute() else {}
-    return features | {"path": name_for(path, folder)} | known
+    is known by. So are the models that they stand on."""
+    described = {
+        name: _described(value, folder) if isinstance(value, Mapping) else value
+        for name, value in features.items()
+    }
+    if path := features.get("path"):
+        known = {"digest": digest_of(Path(path))} if Path(path).is_absolute() else {}
+        described |= {"path": name_for(path, folder)} | known
+    return described
+
+
+def _placed(features: Mapping[str, Any], folder: Path, base: str) -> dict[str, Any]:
+    """Features with each model that they name where it is here; InputError if it is not, or is
+    another one."""
+    placed = {
+        name: _placed(value, folder, "") if isinstance(value, Mapping) else value
+        for name, value in features.items()
+    }
+    if "path" in features:
+        digest = str(placed.pop("digest", ""))
+        path = place_of(str(features["path"]), folder, given=base, digest=digest)
+        placed["path"] = path
+        if digest:
+            check_same(path, digest_of(folder_of(path)), digest)
+    return placed
 
 
 def _read_config(folder: Path) -> dict:

@@ -238,12 +238,21 @@ def _merge(new: Path, base: str, digest: str) -> None:
 
 def _name_encoder(new: Path, how: Sharing) -> None:
     config = json.loads((new / "config.json").read_text(encoding="utf-8"))
-    features = dict(config["features"])
+    features = _named_last(config["features"])
     if "path" in features:
-        features["path"] = how.hub or last_name(str(features["path"]))
-        _write_json(new / "config.json", {**config, "features": features})
+        features["path"] = how.hub or features["path"]
     elif how.base:
         raise InputError("--base: this reward is over hashed words, which have no base")
+    _write_json(new / "config.json", {**config, "features": features})
+
+
+def _named_last(features: Mapping[str, Any]) -> dict[str, Any]:
+    """Features with the last names of the models' folders."""
+    named = {
+        name: _named_last(value) if isinstance(value, Mapping) else value
+        for name, value in features.items()
+    }
+    return named | ({"path": last_name(str(named["path"]))} if "path" in named else {})
 
 
 def _drop_paths(new: Path) -> None:

@@ -8,12 +8,14 @@ Legend: R judgements of the test.
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from murmuration.preference.accuracy import Accuracy
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.escaping import get_logger
 from murmuration.preference.features.words import words_of
@@ -58,6 +60,7 @@ def baselines(
     - ``near``: the model's ``accuracy`` on ``pairs`` whose word counts differ by at most
       ``within`` of the larger one, and what ``longer_wins`` comes to on these; None without a
       score, or where there are none;
+    - ``start``: of a run with ``--start`` the figures of ``beside_start``; else None;
     - ``examples``: a judgement that the model is right about, one that it is wrong about (of each
       the one of median margin), and the closest of all, with rewards of the preferred response and
       of the best of the others.
@@ -72,6 +75,7 @@ def baselines(
         "kind": judgements.kind,
         "longer_wins": None,
         "near": None,
+        "start": None,
         "examples": [],
     }
     decided = [row for row in range(len(judgements.y_R)) if _decided(judgements, row)]
@@ -96,6 +100,24 @@ def baselines(
         }
     result["examples"] = _examples([compared[row] for row in some], [rewards[row] for row in some])
     return result
+
+
+def beside_start(model: Accuracy, start: Accuracy) -> dict[str, float]:
+    """The accuracy of where a model began, for ``baselines``, on the same users of a public test.
+
+    Returns:
+        ``accuracy`` over judgements and ``by_user``, of the start; how much the model's is above
+        that ``by_user``, as ``gain``; and ``error``, the standard error of the gain from user to
+        user, which says nothing of the noise of another run.
+    """
+    gain_U = model.share_U - start.share_U
+    spread = float(gain_U.std(ddof=1)) if len(gain_U) > 1 else 1.0
+    return {
+        "accuracy": start.pooled,
+        "by_user": start.by_user,
+        "gain": float(gain_U.mean()),
+        "error": spread / math.sqrt(len(gain_U)),
+    }
 
 
 @dataclass(frozen=True)

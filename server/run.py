@@ -18,6 +18,7 @@ from murmuration.preference.bases import base_of
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.kinds.model import Model
 from murmuration.preference.kinds.policy import PolicyModel
+from murmuration.preference.kinds.starting import is_folder_of_a_model, with_start
 from murmuration.preference.language.checkpoint import weights_digest
 from murmuration.preference.model_folder import SaveOptions
 from murmuration.privacy.accounting.ledger import BudgetExceeded
@@ -28,10 +29,16 @@ from murmuration.privacy.promise import Promise, ReleasedRun, combined, earlier_
 from murmuration.server.baselines import (
     MOST_BY_A_LANGUAGE_MODEL,
     MOST_SCORED,
+    beside_start,
     on_public_test,
 )
 from murmuration.server.evaluation import examples_of_test, on_bad_rows, read_test
-from murmuration.server.lineage import files_of, lineage_of, lineage_of_data
+from murmuration.server.lineage import (
+    files_of,
+    lineage_of,
+    lineage_of_data,
+    lineage_of_start,
+)
 from murmuration.server.policy_distance import measured
 from murmuration.server.result import Result
 from murmuration.server.run_directory import RunDirectory
@@ -66,7 +73,7 @@ def run_training(
         if (finished := folder.finished()) is not None:
             return finished.to_json()  # asking held-out users again would be one more release
         # Whose weights are for nodes; without a test they are needed once, to be saved.
-        model = model or base_of(base_config(config), weights=bool(config.test))
+        model = model or _begun(config)
         described = model.to_config()
         lineage, whose = _origin(config, described)
         folder.keep_lineage(run.name for run in lineage.runs)
@@ -82,12 +89,18 @@ def run_training(
         first = [*earlier_runs(promise, own, whose), *_merged(described)]
         theirs = caveat_sentences(promise.caveats - own.terms.caveats)
         model = model.loaded()
-        values["baselines"] = computed(None)
+        beside: dict[str, Any] | None = None
         if data is not None and config.task in ("reward", "policy"):
             score = partial(_scores, model, trained.theta_D) if model.trains else None
             most = MOST_BY_A_LANGUAGE_MODEL if config.base else MOST_SCORED
             judgements = data.as_judgements("users' texts are not judged")
-            values["baselines"] = computed(on_public_test(judgements, score, most))
+            beside = on_public_test(judgements, score, most)
+        if beside and test is not None and config.start:
+            accuracy = test.accuracy(trained.theta_D)
+            beside["start"] = beside_start(accuracy, test.accuracy(model.start_D))
+        values["baselines"] = computed(beside)
+        if config.start:
+            first = [*_about_start(beside), *first]
         if config.task == "policy" and model.trains:
             moved, words = measured(cast(PolicyModel, model).network, trained.theta_D)
             figures = {**values["policy"], "moved": moved if isfinite(moved) else None}
@@ -119,7 +132,7 @@ def check_run(config: RunConfig, grid: Grid) -> None:
         RunAborted: nodes failed.
     """
     with _opened(config) as folder:
-        model = base_of(base_config(config), weights=bool(config.test))
+        model = _begun(config)
         lineage, _ = _origin(config, model.to_config())
         if (data := read_test(config)) is not None:
             examples_of_test(data, model, on_bad_rows(config))
@@ -151,6 +164,15 @@ def _opened(config: RunConfig) -> Iterator[RunDirectory]:
             raise InputError(_of_disk(error, folder)) from error
 
 
+def _begun(config: RunConfig) -> Model:
+    """Return the model that the settings name, where it begins.
+
+    Raises:
+        InputError: they cannot be used.
+    """
+    return with_start(base_of(base_config(config), weights=bool(config.test)), config.start)
+
+
 def _origin(config: RunConfig, described: Mapping[str, Any]) -> tuple[Promise, str]:
     """Return the earlier runs that a run's base, policies and rows came from, whose model has this
     description, and what of it was trained on users, for a warning.
@@ -162,9 +184,12 @@ def _origin(config: RunConfig, described: Mapping[str, Any]) -> tuple[Promise, s
     of_base = lineage_of("--base" if config.base else "--features", base, config.base_privacy)
     theirs = named(config.strategy).lineage
     others = theirs(described, config) if theirs else None
+    if is_folder_of_a_model(config.start):
+        of_start = lineage_of_start(config.start, config.base_privacy)
+        others = of_start if others is None else others | of_start
+    rows = (("--data", config.data), ("--test", config.test), ("--public", config.public))
     of_rows = combined(
-        lineage_of_data(option, source, config.base_privacy)
-        for option, source in (("--data", config.data), ("--test", config.test))
+        lineage_of_data(option, source, config.base_privacy) for option, source in rows
     )
     if others is not None:
         of_base |= others
@@ -176,6 +201,23 @@ def _origin(config: RunConfig, described: Mapping[str, Any]) -> tuple[Promise, s
     else:
         whose = f"{'THE BASE, OR ' if of_base.runs else ''}MODELS THAT WROTE THE DATA WERE"
     return of_base | of_rows, whose
+
+
+def _about_start(beside: Mapping[str, Any] | None) -> list[str]:
+    """Return a warning if a model is not known to be better than its start."""
+    if beside is None:
+        return [
+            "Whether the model is better than its start is not known: figures of held-out users "
+            "are one release, about the model alone. A public --test compares them at no cost."
+        ]
+    gain, error = (100 * beside["start"][name] for name in ("gain", "error"))
+    if gain > 2 * error:
+        return []
+    below = "WORSE THAN" if gain < -2 * error else "NOT BETTER, BEYOND CHANCE, THAN"
+    return [
+        f"THE MODEL IS {below} ITS START on the public test: {gain:+.1f} ± {error:.1f} points by "
+        "user. Take the start as it is, or train with more users or a larger epsilon."
+    ]
 
 
 def _of_disk(error: OSError, folder: RunDirectory) -> str:

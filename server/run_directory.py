@@ -4,6 +4,7 @@
                     seed and keys to them
     ledger.jsonl    every release and its cost; ledger.jsonl.head: how long it is, and its hash
     base.json       which language model is trained: where it lies, its SHA-256, its commit on a hub
+    start.json      digests of where a linear reward begins, and of its features and directions
     released.json   values that were released before the first round or after the last, if any
     metrics.jsonl   a line for each round, from accounted releases only
     checkpoint/     the last round's model and optimizer
@@ -281,6 +282,22 @@ class RunDirectory(RunFolder):
                     "begun, or begin again with another --out"
                 )
         self.write_json("base.json", Disclosure.public(now))
+
+    def keep_start(self, digests: Mapping[str, str]) -> None:
+        """Note the digests of where the run begins, and of its features with their directions.
+
+        Raises:
+            InputError: the run goes on, and one is not what it was.
+        """
+        before = self._read_json("start.json") or dict(digests)
+        for name, what in (("start", "--start"), ("directions", "--public or --features")):
+            if before.get(name) != digests[name]:
+                raise InputError(
+                    f"--resume: what {what} names is not what the run was begun with: SHA-256 "
+                    f"{digests[name][:16]}…, was {str(before.get(name))[:16]}…; bring it back, or "
+                    "begin again with another --out"
+                )
+        self.write_json("start.json", Disclosure.public(dict(digests)))
 
     def once(self, name: str, release: Callable[[], Released[Value]]) -> Value:
         """A value that is released once in a run and kept in ``released.json``.

@@ -18,6 +18,7 @@ from flwr.serverapp import Grid
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.kinds.model import Examples, Model
+from murmuration.preference.kinds.starting import digest_of_numbers
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.spending import Spending
 from murmuration.privacy.accounting.terms import Caveat
@@ -139,6 +140,8 @@ def begun(
     source = Randomness(config.seed if config.seed >= 0 else None)
     described = model.to_config()
     folder.keep_base(described)
+    if config.start or config.directions:
+        folder.keep_start(digest_of_numbers(model.start_D, described))
     config = replace(config, timeout=config.timeout or TIMEOUT)
     taking_part = participants(config, grid, folder, json.dumps(described))
     config = config.resolved(len(taking_part.registry))
@@ -152,6 +155,7 @@ def begun(
         log=folder.log_private,
         grid=grid,
         once=folder.once,
+        start=model.start_D if config.start else None,
     )
     ledger = folder.open_ledger(
         adjacency=Adjacency(config.adjacency),
@@ -161,6 +165,7 @@ def begun(
     )
     with ledger:
         built = with_hold_out(build(context, ledger), context, ledger)
+        _check_start(built, context)
         if config.private and not context.strategy.is_proven(config.own):
             ledger.note(Caveat.NOT_PROVEN)
         built.strategy.stated = StatedPlan.of(
@@ -175,6 +180,16 @@ def begun(
         if done < config.rounds:
             check_refusals(grid, built.strategy, done + 1)
         yield config, context, built, ledger, checkpoint
+
+
+def _check_start(built: BuiltStrategy, context: RunContext) -> None:
+    """Raise InputError where a strategy does not begin at the start that it was given."""
+    begins_D = built.strategy.optimizer.theta_D
+    if context.start is not None and not np.array_equal(begins_D, context.start):
+        raise InputError(
+            f"--start: --strategy {context.config.strategy} begins elsewhere: leave it out, or use "
+            "--strategy uls"
+        )
 
 
 def _check_learnt(built: BuiltStrategy, config: RunConfig) -> None:

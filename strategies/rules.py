@@ -4,6 +4,7 @@ Those about one strategy's own settings stand in its file (``Strategy.rules``); 
 data are declared, in ``preference.data.schema``.
 """
 
+from murmuration.preference.data.public_names import LENGTH
 from murmuration.preference.features.strengths import text_features
 from murmuration.preference.policy_losses import (
     CLIPPED_LOSSES,
@@ -28,7 +29,13 @@ def _changed(run: Settings, name: str) -> bool:
 def _hashes(run: Settings) -> bool:
     """True where features are hashes of texts: no model was trained before."""
     _, texts = text_features(run.features)
-    return not run.base and texts.partition(":")[0] in ("hashing", "")
+    named = run.base or run.start not in ("", LENGTH)
+    return not named and texts.partition(":")[0] in ("hashing", "")
+
+
+def _along(run: Settings) -> bool:
+    """True where a reward is learnt along some directions, or ``auto`` may say so."""
+    return run.directions not in ("", "all")
 
 
 def _loss(run: Settings) -> PolicyObjective:
@@ -181,6 +188,37 @@ _POLICIES = (
         tuple({"loss": name} for name in POLICY_LOSSES if name not in PAIR_LOSSES),
     ),
 )
+_STARTS = (
+    Rule(
+        lambda run, strategy: (
+            (run.start or _along(run)) and (run.base or run.task != "reward" or strategy.features)
+        ),
+        "--start and --directions are for a linear reward on --features",
+        ({"start": None, "directions": None, "public": None},),
+    ),
+    Rule(
+        lambda run, strategy: run.start == LENGTH and run.length == "none",
+        "--start length needs a feature that counts the length, and --length none has none",
+        ({"length": None}, {"start": None}),
+    ),
+    Rule(
+        lambda run, strategy: _along(run) and not run.public,
+        "--directions {directions} come from the responses of public judgements, of people outside "
+        "training",
+        ({"public": "FILE"}, {"directions": None}),
+    ),
+    Rule(
+        lambda run, strategy: run.directions == "auto" and not run.users,
+        "--directions auto follows from --users, the public number of users to train on, which is "
+        "not given",
+        ({"directions": "64"}, {"directions": None, "public": None}),
+    ),
+    Rule(
+        lambda run, strategy: run.public and not _along(run),
+        "--public is what --directions come from",
+        ({"directions": "64"}, {"public": None}),
+    ),
+)
 _SOLVED = (
     Rule(
         lambda run, strategy: (
@@ -273,4 +311,4 @@ _NOISE = (
     ),
 )
 #: In the order in which they are checked.
-RULES = (*_TASKS, *_DATA, *_POLICIES, *_SOLVED, *_THUMBS, *_NOISE)
+RULES = (*_TASKS, *_DATA, *_POLICIES, *_STARTS, *_SOLVED, *_THUMBS, *_NOISE)

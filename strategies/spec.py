@@ -244,12 +244,30 @@ def described_base(config: Settings) -> dict[str, Any]:
     from murmuration.preference.features.language_head import SETTINGS
 
     if not config.base:
-        return parse_features(config.features, config.length, config.items)
+        features = parse_features(config.features, config.length, config.items)
+        return _from_public(features, config) if config.start or config.directions else features
     settings = base_settings(config)
     if settings.train == "head":
         of_head = {name: value for name, value in settings.described.items() if name in SETTINGS}
         return {"kind": HEAD, **of_head}
     return settings.to_config()
+
+
+def _from_public(features: dict[str, Any], config: Settings) -> dict[str, Any]:
+    """Features with the start among them, along the directions of public responses.
+
+    Raises:
+        InputError: these, or the start, cannot be used.
+    """
+    from murmuration.preference.data.loading import load_data
+    from murmuration.preference.kinds.starting import described_features
+    from murmuration.strategies.steps.directions import directions_of
+
+    count, public = directions_of(config), None
+    if count:
+        schema = replace(config.schema, labels="true")
+        public = load_data("reward", config.public, config.columns, schema=schema)
+    return described_features(features, config.start, count, public)
 
 
 def base_settings(config: Settings, **instead: Any) -> "BaseSettings":
@@ -301,6 +319,9 @@ ReleaseCache = Callable[[str, Callable[[], Released[Any]]], Any]
 class RunContext:
     """Inputs of a strategy besides its plan.
 
+    Attributes:
+        start: θ where training begins, (D,) float32, public; None: zeros.
+
     Raises:
         ValueError: the plan would rely on a random hold-out that did not take place.
     """
@@ -314,6 +335,7 @@ class RunContext:
     log: PrivateLog
     grid: Grid
     once: ReleaseCache
+    start: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         tossed, hold_out = self.participants.share, self.hold_out
@@ -327,6 +349,11 @@ class RunContext:
     def hold_out(self) -> HoldOut | None:
         """The hold-out mechanism if users are held out at random."""
         return self.config.hold_out
+
+    @property
+    def start_D(self) -> np.ndarray:
+        """θ where training begins."""
+        return np.zeros(self.dimension, dtype=np.float32) if self.start is None else self.start
 
     @property
     def users(self) -> int:
@@ -365,13 +392,13 @@ class RunContext:
         )
 
     def optimizer(self, kind: str, noise: float, ceiling: float) -> ServerOptimizer:
-        """The server optimizer, starting from zero: every answer is worth the same.
+        """The server optimizer, starting from ``start_D``: from zero, unless it is given, where
+        every answer is worth the same.
 
         ``kind`` and ``ceiling`` are the strategy's defaults, ``noise`` that of one round's average.
         """
         settings = steps_of(self.config, kind, noise, ceiling)
-        zero_D = np.zeros(self.dimension, dtype=np.float32)
-        return ServerOptimizer(settings, zero_D)
+        return ServerOptimizer(settings, self.start_D)
 
     def arguments(self, optimizer: ServerOptimizer | SolvedModel) -> dict[str, Any]:
         """Arguments of every ``CohortStrategy``."""

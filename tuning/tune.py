@@ -148,16 +148,25 @@ def _search(
     configs = [make_config({**given, **point, "out": str(folder)}) for point in combinations]
     search = Search([replace(config, out="") for config in configs], combinations, stopping)
     shared = {name: value for name, value in given.items() if name not in ("seed", "out")}
-    shared |= {name: getattr(configs[0], name) for name in ("data", "test", "items")}
+    shared |= {
+        name: getattr(configs[0], name) for name in ("data", "test", "items", "start", "public")
+    }
     return search, {name: value for name, value in shared.items() if value != ""}
 
 
 def _refuse_lineage(configs: Sequence[RunConfig]) -> None:
     """InputError for features that were trained on users, or rows that private models made."""
     from murmuration.preference.features.hashing import parse_features
-    from murmuration.server.lineage import lineage_of, marks_in
+    from murmuration.preference.kinds.starting import is_folder_of_a_model
+    from murmuration.server.lineage import lineage_of, lineage_of_start, marks_in
 
-    for option, source in (("--data", configs[0].data), ("--test", configs[0].test)):
+    first = configs[0]  # of what no grid varies
+    if is_folder_of_a_model(first.start) and lineage_of_start(first.start, first.base_privacy).runs:
+        raise InputError(
+            f"--start {first.start}: a search is not of a start that was trained on users"
+        )
+    rows = (("--data", first.data), ("--test", first.test), ("--public", first.public))
+    for option, source in rows:
         if marks_in(source):
             raise InputError(f"{option} {source}: a search is not of rows that private models made")
     for features, items in {(config.features, config.items) for config in configs}:

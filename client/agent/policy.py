@@ -28,6 +28,7 @@ from flwr.app import RecordDict
 
 from murmuration.client import secure
 from murmuration.preference.data.errors import InputError
+from murmuration.preference.features.directions import SCORER
 from murmuration.preference.features.strengths import STRENGTHS
 from murmuration.privacy.accounting.event import Event
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian
@@ -243,6 +244,7 @@ class Policy:
                 raise ValueError("a model that goes by the name of something else")
             ngrams = data.get("ngrams", 1)
             strengths = len(data.get(STRENGTHS, ()))
+            of_scorer = data.get(SCORER, {}).get("features")
             others = [path for value in data.values() for path in _paths(value)]
             if type(size) is not int or type(ngrams) is not int:
                 raise TypeError("sizes that are no whole numbers")
@@ -256,6 +258,10 @@ class Policy:
             raise PolicyRefusal(
                 "tasks", f"{task!r} was asked for; allowed: {', '.join(self.tasks) or 'none'}"
             )
+        if of_scorer is not None:  # a map of its own, which is computed too
+            if not isinstance(of_scorer, Mapping) or SCORER in of_scorer:
+                raise PolicyRefusal("features", "the request names no feature map")
+            self.check_features(json.dumps(of_scorer))
         if size + strengths > self.max_dimension or ngrams > _MOST_NGRAMS:
             raise PolicyRefusal(
                 "max_dimension",

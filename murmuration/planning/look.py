@@ -40,6 +40,7 @@ from murmuration.preference.linear.examples import distinct_texts
 from murmuration.preference.models import MODELS
 from murmuration.privacy.figures import counted, duration
 from murmuration.strategies.settings.run import Settings
+from murmuration.strategies.steps.directions import advice_for
 from murmuration.terminal.tables import as_text, table_of
 
 _OWN = (
@@ -278,7 +279,12 @@ class DataSummary:
             "accuracy": f"accuracy with {others['users']} others",
             "features": "--features",
         }
-        below = [advice.caveat(), "How much noise that is, and other numbers: `murmuration plan`."]
+        starting = advice_for(users, self.epsilon)
+        below = [
+            starting,
+            advice.caveat(),
+            "How much noise that is, and other numbers: `murmuration plan`.",
+        ]
         if takes := advice.TAKES.get(text_features(self.features)[1]):
             below.append(f"{takes}. With --features {self.features} this says how long yours.")
         return [Text("\n".join(above)), table_of(rows, headings), Text("\n".join(below))]

@@ -17,6 +17,8 @@ from murmuration.privacy.regular_files import read_regular
 
 #: Of Unicode, those that turn the direction of what follows.
 _TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e")
+#: Of ``--start``, the one that needs no model: the longer response is preferred.
+LENGTH = "length"
 #: Before the digest of a file, behind its path.
 _DIGEST = "#sha256="
 
@@ -109,6 +111,20 @@ def whole_path(option: str, what: str, source: str) -> str:
         return source
     path = Path(source.partition(_DIGEST)[0]).expanduser().absolute()
     return f"{path}{_DIGEST}{hashlib.sha256(read_regular(path)).hexdigest()}"
+
+
+def whole_start(start: str) -> str:
+    """A start with the absolute path of its folder.
+
+    Raises:
+        InputError: it is neither ``length`` nor a folder.
+    """
+    if start == LENGTH:
+        return start
+    folder = Path(start).expanduser()
+    if not folder.is_dir():
+        raise InputError(f"--start {start}: there is no such folder; or --start {LENGTH}")
+    return str(folder.absolute())
 
 
 def _is_listed(source: str) -> bool:

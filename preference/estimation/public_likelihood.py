@@ -199,10 +199,11 @@ def minimise(
     linear_D: torch.Tensor,
     *,
     ridge: float,
+    centre_D: torch.Tensor | None = None,
     start_D: torch.Tensor | None = None,
     tolerance: float = 1e-6,
 ) -> Solution:
-    """argmin of F(θ) + ⟨linear, θ⟩ + ridge/2 ‖θ‖².
+    """argmin of F(θ) + ⟨linear, θ⟩ + ridge/2 ‖θ − centre‖²; the centre is zero if none is given.
 
     Stops where the gradient is at most ``tolerance`` long, or rounding allows no further descent.
 
@@ -212,12 +213,14 @@ def minimise(
     if not (math.isfinite(ridge) and ridge > 0):
         raise ValueError(f"with noise there may be no minimum without a ridge, got {ridge}")
     theta_D = torch.zeros_like(linear_D) if start_D is None else start_D.clone()
+    centre_D = torch.zeros_like(linear_D) if centre_D is None else centre_D
 
     def total(theta_D: torch.Tensor) -> float:
-        return loss.value(theta_D) + float(linear_D @ theta_D + 0.5 * ridge * (theta_D @ theta_D))
+        away_D = theta_D - centre_D
+        return loss.value(theta_D) + float(linear_D @ theta_D + 0.5 * ridge * (away_D @ away_D))
 
     def slope(theta_D: torch.Tensor) -> torch.Tensor:
-        return loss.gradient(theta_D) + linear_D + ridge * theta_D
+        return loss.gradient(theta_D) + linear_D + ridge * (theta_D - centre_D)
 
     gradient_D, now = slope(theta_D), total(theta_D)
     for _ in range(_MOST_STEPS):

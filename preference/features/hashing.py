@@ -141,13 +141,15 @@ def _features(
 
 def feature_map(config: Mapping, *, keep: bool = True) -> FeatureMap:
     """The feature map that a config describes (`kind` and the arguments of its class; `words` is
-    the definition of words, if length counts them; `strengths` a list beside them). It caches
+    the definition of words, if length counts them; `strengths` a list beside them, `scorer` a
+    public model whose score is one more, `directions` those along which all are taken). It caches
     states of texts unless ``keep`` is false (`preference.features.frozen_states`).
 
     Raises:
         InputError: an unknown kind or argument, an encoder that cannot be loaded, or another
             definition of words.
     """
+    from murmuration.preference.features.directions import DIRECTIONS, SCORER, directions_of
     from murmuration.preference.features.encoders import EncoderFeatures
     from murmuration.preference.features.language_head import KIND as LANGUAGE_HEAD
     from murmuration.preference.features.language_head import LanguageHead
@@ -155,6 +157,11 @@ def feature_map(config: Mapping, *, keep: bool = True) -> FeatureMap:
     from murmuration.preference.features.language_states import LanguageStates
     from murmuration.preference.features.strengths import STRENGTHS, Strengths
 
+    if DIRECTIONS in config:
+        plain = {name: value for name, value in config.items() if name != DIRECTIONS}
+        return directions_of(config[DIRECTIONS], feature_map(plain, keep=keep))
+    if SCORER in config:
+        return _scored(config, keep)
     if STRENGTHS in config:
         text = {name: value for name, value in config.items() if name != STRENGTHS}
         if text.get("kind") not in ("hashing", "encoder", LANGUAGE_STATES):
@@ -184,6 +191,23 @@ def feature_map(config: Mapping, *, keep: bool = True) -> FeatureMap:
         return (kinds[kind] if kind in kinds else brings[kind].load())(**arguments)
     except TypeError as error:
         raise InputError(f"{kind} features: {first_line(error)}") from error
+
+
+def _scored(config: Mapping, keep: bool) -> FeatureMap:
+    """Features with a scorer's score in front; InputError as of `feature_map`."""
+    from murmuration.preference.features.directions import DIRECTIONS, SCORER
+    from murmuration.preference.features.scorer import Scored, scorer_of
+
+    others = {name: value for name, value in config.items() if name != SCORER}
+    described = config[SCORER]
+    if not isinstance(described, Mapping):
+        raise InputError("features with a scorer: it is described by no mapping")
+    its_own = described.get("features")
+    if its_own is not None:
+        if not isinstance(its_own, Mapping) or {SCORER, DIRECTIONS} & its_own.keys():
+            raise InputError("a scorer that stands on another scorer, or on directions")
+        its_own = feature_map(its_own, keep=keep)
+    return Scored(scorer_of(described, its_own), feature_map(others, keep=keep))
 
 
 #: `minilm` where it is installed, else `hashing`: an option of commands, never of a run.

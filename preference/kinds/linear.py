@@ -1,7 +1,7 @@
 """A linear head θ over fixed features: as `preference.reward` saves and scores it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from murmuration.preference.data.judgements import LeftOut
 from murmuration.preference.data.loading import Data
+from murmuration.preference.features.directions import Directions, without_numbers
 from murmuration.preference.features.hashing import FeatureMap, feature_map
 from murmuration.preference.kinds.model import Model
 from murmuration.preference.linear.examples import PairExamples, pair_examples
@@ -22,9 +23,11 @@ class LinearModel(Model):
 
     Attributes:
         features: φ.
+        start: θ where training begins; None: zeros.
     """
 
     features: FeatureMap
+    start: np.ndarray | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     @classmethod
     def load(cls, config: Mapping[str, Any], weights: bool) -> Self:
@@ -36,6 +39,16 @@ class LinearModel(Model):
     def dimension(self) -> int:
         """The dimension of the features."""
         return self.features.dimension
+
+    @property
+    def start_D(self) -> np.ndarray:
+        """θ where training begins, (D,) float32."""
+        return super().start_D if self.start is None else self.start
+
+    @property
+    def details(self) -> dict[str, object]:
+        """The features as a result has them: without what stands for many numbers."""
+        return without_numbers(self.to_config())
 
     def to_config(self) -> dict[str, Any]:
         """The config of the features."""
@@ -55,5 +68,9 @@ class LinearModel(Model):
     def save(
         self, folder: Path, theta_D: np.ndarray, model: str, options: SaveOptions = DEFAULT
     ) -> None:
-        """Save as `RewardModel.save` does."""
-        RewardModel(theta_D, self.features, model).save(folder, **vars(options))
+        """Save as `RewardModel.save` does; over the plain features, if they are taken along
+        directions."""
+        features = self.features
+        if isinstance(features, Directions):
+            theta_D, features = features.lifted(theta_D), features.plain
+        RewardModel(theta_D, features, model).save(folder, **vars(options))

@@ -177,6 +177,11 @@ class Model(Protocol):
         """Details for a result, beside `to_config`."""
         return {}
 
+    @property
+    def start_D(self) -> np.ndarray:
+        """θ where training begins, (D,) float32: a public constant."""
+        return np.zeros(self.dimension, dtype=np.float32)
+
     def to_config(self) -> dict[str, Any]:
         """The config, as JSON, from which `preference.bases.base_of` makes an equal model."""
         ...

@@ -28,7 +28,7 @@ from rich.table import Table
 from rich.text import Text
 
 from murmuration.privacy.disclosure import OperatorOnly, Shown, on_terminal
-from murmuration.privacy.figures import counted
+from murmuration.privacy.figures import counted, share_text
 from murmuration.reporting.facts import facts
 from murmuration.reporting.live.progress import RoundProgress
 from murmuration.sims.runtimes.tail import Tail
@@ -245,6 +245,11 @@ def _accuracy(run: Mapping[str, Any]) -> Iterator[_Row]:
         f"{', ' + run['by_user_text'] if public else ''} by user, ± {run['error_text']} "
         f"({_tested(run)})",
     )
+    if start := (run["baselines"] or {}).get("start"):
+        gain, error = 100 * start["gain"], 100 * start["error"]
+        chance = ", within chance" if abs(gain) <= 2 * error else ""
+        above = f"; the model is {gain:+.1f} ± {error:.1f} points above{chance}"
+        yield "its start", f"{share_text(start['by_user'])} by user{above}"
     if run["tenths_text"]:
         few = "" if public else f"; with few {run['words'].rows} each, chance alone does as much"
         yield "over users", run["tenths_text"] + few

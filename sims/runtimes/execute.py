@@ -39,6 +39,8 @@ from murmuration.sims.runtimes.ray_grid import run_ray
 from murmuration.sims.runtimes.shown_prompts import PLACE, keep
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
+from murmuration.strategies.registry import named
+from murmuration.strategies.steps.directions import advice_for
 
 #: Hears a line that the operator should read.
 OnNote = Callable[[Public[str] | OperatorOnly], None]
@@ -91,7 +93,7 @@ def execute(
         with nullcontext() if quiet else live, nullcontext() if quiet else _pace(live):
             live.stage(Public(f"loading {WORDS[config.task].rows}"))
             forget_changed(config.data)
-            nodes = _nodes(config, runtime, users_per_node, note)
+            nodes = _nodes(config, runtime, users_per_node, note, advise=not quiet)
             doing = "computing features" if config.task == "reward" else "reading texts"
             live.stage(Public(doing))
             settings = config.to_run_config()
@@ -186,8 +188,16 @@ def check_data(config: RunConfig, data: Data) -> None:
     check_others(config, data)
 
 
-def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, note: OnNote) -> int:
-    """The number of nodes (0: one for each worker); loads and checks their data."""
+def _nodes(
+    config: RunConfig,
+    runtime: Runtime,
+    users_per_node: int | None,
+    note: OnNote,
+    *,
+    advise: bool = False,
+) -> int:
+    """The number of nodes (0: one for each worker); loads and checks their data. ``advise`` also
+    notes which start and directions suit so many users."""
     data = _load(config)
     check_data(config, data)
     for text in data.notes:
@@ -196,6 +206,10 @@ def _nodes(config: RunConfig, runtime: Runtime, users_per_node: int | None, note
         first, rows = data.set_aside[0], counted(data.left_out, "skipped row")
         note(OperatorOnly(f"{rows}, the first: {first}"))
     users = len(data.user_ids)
+    linear = config.task == "reward" and not config.base and not named(config.strategy).features
+    if advise and config.private and linear and not config.resume:
+        line = advice_for(config.trained_on(users), config.epsilon)
+        note(Public(line) if config.users else OperatorOnly(line))
     if config.private and config.delta * config.trained_on(users) >= 1:
         note(Public(*caveat_sentences([Caveat.LARGE_DELTA])))
     if users_per_node is not None and users_per_node < 1:

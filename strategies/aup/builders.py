@@ -174,6 +174,12 @@ def _applies(own: AupSettings, theorem: Theorem) -> bool:
 
 _RULES = (
     Rule(
+        lambda config, strategy: config.start and config.of(AupSettings).is_published,
+        "--start: the steps of --variant {variant}, as published, begin at zero, in a ball about "
+        "it",
+        ({"variant": None}, {"start": None}),
+    ),
+    Rule(
         lambda config, strategy: config.secure_aggregation and config.of(AupSettings).is_published,
         "--secure-aggregation: the filter of --variant {variant} looks at single users' vectors",
         ({"variant": None},),

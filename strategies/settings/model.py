@@ -1,5 +1,6 @@
 """Settings of the model, and of its base or features."""
 
+import re
 from dataclasses import dataclass
 
 from murmuration.preference.choices import (
@@ -10,6 +11,7 @@ from murmuration.preference.choices import (
     TASKS,
     TRAINED,
 )
+from murmuration.preference.data.public_names import whole_start
 from murmuration.preference.models import LOSSES, MODELS, in_words
 from murmuration.preference.policy_losses import (
     CLIPPED_LOSSES,
@@ -24,6 +26,8 @@ from murmuration.strategies.settings.declaration import (
     POSITIVE,
     setting,
 )
+
+_COUNT = re.compile(r"[1-9]\d{0,4}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +57,29 @@ class ModelConfig:
         "[default: bounded]",
         panel=MODEL,
         choices=LENGTHS,
+    )
+    start: str = setting(
+        "",
+        "Where a linear reward begins, public or with its own ledger: length (the longer response "
+        "is better), the folder of a saved reward, or of a sequence classifier with one score. "
+        "[default: at zero]",
+        panel=MODEL,
+        common=True,
+        pinned=whole_start,
+    )
+    directions: str = setting(
+        "",
+        "Learn along so many directions of the features, those in which --public responses differ "
+        "most; auto: 16, 64 or all, by --users and --epsilon. Pays with few users. [default: all]",
+        panel=MODEL,
+        good=lambda value: value in ("", "auto", "all") or bool(_COUNT.fullmatch(value)),
+        expected="auto, all, or a number of directions",
+    )
+    public: str = setting(
+        "",
+        "Public judgements of people outside training, named as --data is: --directions come from "
+        "their responses.",
+        panel=MODEL,
     )
     base: str = setting(
         "",

@@ -4,12 +4,13 @@ With a linear Bradley–Terry–Luce head, or Plackett–Luce for the best of se
 likelihood only through their sum with the features. So that sum is released once, and the model is
 solved for on public features, which is post-processing: no step sizes, no schedule, no rounds.
 
-- *Node.* Of each user the residual moment at a model θ₀ that is known already (zero in the first
-  round): v_u = mean over their judgements of x·(y − σ(x·θ₀)), the negative gradient of the user's
-  mean loss. It is divided by its public length s_u, the root mean square of ‖v_u‖ over labels drawn
-  from the model at θ₀, which features alone decide, and clipped to C. The sum leaves.
+- *Node.* Of each user the residual moment at a model θ₀ that is known already (``--start``, or
+  zero, in the first round): v_u = mean over their judgements of x·(y − σ(x·θ₀)), the negative
+  gradient of the user's mean loss. It is divided by its public length s_u, the root mean square of
+  ‖v_u‖ over labels drawn from the model at θ₀, which features alone decide, and clipped to C. The
+  sum leaves.
 - *Server.* Adds Gaussian noise to the sum, and finds the θ that explains it: the convex problem
-  min Σ_u w_u·loss_u(θ) + ⟨c, θ⟩ + (ridge/2)‖θ‖².
+  min Σ_u w_u·loss_u(θ) + ⟨c, θ⟩ + (ridge/2)‖θ − θ_start‖², where θ_start is ``--start``, or zero.
 
 *The bias of clipping, and its correction.* A user's clipping factor min(1, C s_u/‖v_u‖) depends on
 their labels, so the expected sum is not the unclipped one. Given θ it can be computed from public
@@ -190,9 +191,10 @@ def build(context: RunContext, ledger: Ledger) -> BuiltStrategy:
         discrete=context.noise.on(context.dimension),
     )
     examples, sent = public_examples(context)
-    solver = MomentSolver(examples, config.model, ridge=own.ridge or None)
+    solver = MomentSolver(examples, config.model, ridge=own.ridge or None, start_D=context.start_D)
+    optimizer = SolvedModel(context.dimension, context.start_D)
     return BuiltStrategy.of(
-        LabelMoment(plan, ledger, solver, **context.arguments(SolvedModel(context.dimension))),
+        LabelMoment(plan, ledger, solver, **context.arguments(optimizer)),
         plan,
         group_size=max_judgements(examples),
         bytes_per_user=bytes_with_items(context, sent, sum_bytes(context)),

@@ -48,6 +48,7 @@ from murmuration.strategies.settings.declaration import option
 from murmuration.strategies.settings.own import LocalLabelSettings
 from murmuration.strategies.settings.rule import Rule
 from murmuration.strategies.settings.run import Settings
+from murmuration.strategies.solved.whole_crowd import FROM_ZERO
 from murmuration.strategies.spec import BuiltStrategy, RunContext, Strategy
 from murmuration.strategies.steps.optimizers import SolvedModel
 
@@ -446,6 +447,7 @@ def _of_a_linear_head(name: str) -> Rule:
 
 
 _RULES = (
+    FROM_ZERO,
     *map(_of_a_linear_head, ("estimator", "ridge")),
     Rule(
         lambda config, strategy: config.task != "policy" and config.of(LocalLabelSettings).epochs,

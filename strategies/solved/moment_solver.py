@@ -48,6 +48,7 @@ class MomentSolver:
         examples: the public examples of all users in the sums; labels are not used.
         model: as in ``--model``.
         ridge: added curvature; None for the rule of ``strategies.solved.label_moment``.
+        start_D: where the ridge is least, a public θ; None: zero.
 
     Raises:
         InputError: with this model, labels enter in more than their sum with the features.
@@ -59,8 +60,11 @@ class MomentSolver:
         model: str = "btl",
         *,
         ridge: float | None = None,
+        start_D: np.ndarray | None = None,
     ) -> None:
         self.examples = examples
+        start_D = np.zeros(examples.dimension) if start_D is None else start_D
+        self._centre_D = torch.from_numpy(start_D).double()
         self._ridge = ridge
         self._model = label_linear_model(model, examples)
 
@@ -89,6 +93,7 @@ class MomentSolver:
                 self._base.reweighted(weight_U),
                 linear_D,
                 ridge=ridge,
+                centre_D=self._centre_D,
                 start_D=theta_D,
                 tolerance=1e-5 * (1.0 + float(linear_D.norm())),
             )

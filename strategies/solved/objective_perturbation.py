@@ -46,7 +46,7 @@ from murmuration.strategies.solved.label_moment import (
     max_judgements,
     public_examples,
 )
-from murmuration.strategies.solved.whole_crowd import WholeCrowdPlan
+from murmuration.strategies.solved.whole_crowd import FROM_ZERO, WholeCrowdPlan
 from murmuration.strategies.spec import (
     BuiltStrategy,
     NodeHalf,
@@ -218,5 +218,6 @@ OBJECTIVE_PERTURBATION = Strategy(
     theorems=select(Unit.LABELS, Mechanism.GAUSSIAN),
     true_labels=True,
     rounds=(1,),
+    rules=(FROM_ZERO,),
     solve=Planned(plan=ObjectivePlan, free=RELEASED_ONCE),
 )

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from murmuration.strategies.settings.rule import Rule
 from murmuration.strategies.sums import SumPlan, check_vectors_fit
+
+#: Of strategies whose ball or ridge is about zero.
+FROM_ZERO = Rule(
+    lambda config, strategy: config.start,
+    "--start: the ball or ridge of --strategy {strategy} is about zero, and so is what is known of "
+    "it",
+    ({"start": None},),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

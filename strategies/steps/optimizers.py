@@ -236,12 +236,14 @@ class PhasedSgd(ServerOptimizer):
 
 
 class SolvedModel:
-    """θ in float64, zero until it is solved for."""
+    """θ in float64; ``start_D``, or zero, until it is solved for."""
 
-    def __init__(self, dimension: int) -> None:
+    def __init__(self, dimension: int, start_D: np.ndarray | None = None) -> None:
         import torch
 
         self.theta = torch.zeros(dimension, dtype=torch.float64)
+        if start_D is not None:
+            self.theta += torch.from_numpy(start_D)
 
     @property
     def theta_D(self) -> np.ndarray:

@@ -77,6 +77,14 @@ def test_everybody_is_in_each_round_everywhere(data: str, tmp_path: Path, runtim
     charged_alike(config.changed(sampling="all", cohort=0), runtime, tmp_path)
 
 
+@ELSEWHERE
+@pytest.mark.slow
+def test_a_start_and_directions_are_the_same_everywhere(data: str, tmp_path: Path, runtime: str):
+    config = replace(SMALL, data=data, rounds=3, start="length")
+    config = config.changed(features="hashing:65", directions="5", public=data)
+    charged_alike(config, runtime, tmp_path)
+
+
 def test_a_different_seed_gives_different_weights(data: str, tmp_path: Path) -> None:
     config = replace(SMALL, data=data)
     first_D = weights(config, tmp_path / "first")

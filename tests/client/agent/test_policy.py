@@ -75,6 +75,19 @@ def test_a_public_list_is_as_many_features_as_it_has_responses():
         POLICY.check_features(json.dumps({**texts, "strengths": ["0"]}))
 
 
+def test_a_scorer_is_computed_only_where_what_it_stands_on_is_allowed():
+    texts = {"kind": "hashing", "dimension": 1}
+    allowing = replace(POLICY, max_dimension=64, features=("hashing", "/models/public"))
+    small, wide = ({"kind": "hashing", "dimension": size} for size in (64, 65))
+    for good in ({"path": "/models/public"}, {"features": small, "theta": ""}):
+        assert allowing.check_features(json.dumps({**texts, "scorer": good})) is None
+    nested = {"features": {**small, "scorer": {"features": small}}}
+    encoder = {"features": {"kind": "encoder", "path": "/models/other"}}
+    for bad in ({"path": "/etc"}, {"features": wide}, {"features": 3}, encoder, nested, "length"):
+        with pytest.raises(PolicyRefusal):
+            allowing.check_features(json.dumps({**texts, "scorer": bad}))
+
+
 @pytest.mark.parametrize(
     ("rule", "changes"),
     [
