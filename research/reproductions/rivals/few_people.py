@@ -17,7 +17,7 @@ Legend: J judgements, U test users, S seeds, D dimensions, K directions.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +30,6 @@ from matplotlib.figure import Figure
 from murmuration.planning.judgement_statistics import longer_wins
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.features.directions import Directions
-from murmuration.preference.features.feature_map import FeatureMap
 from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.features.strengths import item_digest
 from murmuration.preference.kinds.starting import LENGTH_WEIGHT, described_features
@@ -172,7 +171,7 @@ class _Features:
         self._directions = {way: self._directions_of(way, public) for way in plan.ways if way[1]}
 
     def _public_reward(self, public: Judgements) -> np.ndarray:
-        """The reward fitted to public judgements, with the ridge that is best on topics left out."""
+        """The reward fitted to public judgements; its ridge is best on topics left out."""
         tried = self._plan.inverse_ridges
         part_J = np.array([int(item_digest(t), 16) % _TOPICS for t in topics(public)])
         accuracies = np.zeros(len(tried))
@@ -275,7 +274,7 @@ def _ends(right_SU: np.ndarray, judged_U: np.ndarray) -> dict[str, float]:
 
 
 def remarks(differences: Rows) -> list[str]:
-    """What `auto` from the public reward is worth beside the reward alone, length alone, and zero."""
+    """What `auto` from the public reward is worth beside that alone, length alone, and zero."""
     result = []
     for row in differences:
         if row["auto"] and row["start"] == PUBLIC:
