@@ -122,10 +122,13 @@ def node_of(examples: PairExamples, source: Randomness) -> LocalGrid:
 
 
 class Training:
-    """Users on a node, to train on with any settings, by the messages that users get."""
+    """Users on a node, to train on with any settings, by the messages that users get; from
+    ``start_D``, or zero."""
 
-    def __init__(self, examples: PairExamples, source: Randomness) -> None:
-        self._examples, self._source = examples, source
+    def __init__(
+        self, examples: PairExamples, source: Randomness, start_D: np.ndarray | None = None
+    ) -> None:
+        self._examples, self._source, self._start_D = examples, source, start_D
         self.grid = node_of(examples, source)
         self._registry = Registry.ask(self.grid, source, features="{}")
 
@@ -168,6 +171,7 @@ class Training:
             log=lambda line: None,
             grid=self.grid,
             once=lambda name, release: release().value,
+            start=self._start_D,
         )
         with scratch_ledger(Adjacency(config.adjacency), config.delta) as ledger:
             if config.strategy in catalogue.solved():

@@ -26,7 +26,7 @@ from murmuration.research.reproductions.policies import (
     finance_ctl_ltc,
 )
 from murmuration.research.reproductions.ranking import arenas
-from murmuration.research.reproductions.rivals import real_people, strengths
+from murmuration.research.reproductions.rivals import few_people, real_people, strengths
 from murmuration.research.reproductions.uls import (
     accounting,
     conjecture,
@@ -232,6 +232,12 @@ ENTRIES = {
         "strategies ranked on real people's judgements: one tuning budget each, and intervals",
         real_people.quick_or_not,
         real_people.of_people,
+        quick_minutes=0.2,
+    ),
+    "few-people": Entry(
+        "what a public start and a few public directions are worth to few people",
+        few_people.quick_or_not,
+        few_people.of_people,
         quick_minutes=0.2,
     ),
     "strengths": Entry(

@@ -98,11 +98,12 @@ def quick_or_not(quick: bool) -> Reproduction:
 
 def of_people(data: Path, out: Path) -> Reproduction:
     """The comparison on the files of a folder; runs are recorded in ``out``."""
-    train, test = (_read(data, part) for part in ("train", "test"))
+    train, test = (read_part(data, part) for part in ("train", "test"))
     return compared(train, test, out / RUNS, Plan())
 
 
-def _read(folder: Path, part: str) -> Judgements:
+def read_part(folder: Path, part: str) -> Judgements:
+    """The judgements of a file in a folder: PART.jsonl, or PART.jsonl.gz."""
     names = (f"{part}.jsonl", f"{part}.jsonl.gz")
     there = [str(folder / name) for name in names if (folder / name).exists()]
     return read_judgements((there or [str(folder / names[0])])[0], "btl", "", {})
@@ -189,7 +190,7 @@ def _right(
             for seed in range(plan.seeds if epsilon else 1):
                 key = f"{name}, {features}, {epsilon}, {step}, {seed}"
                 if (right_U := runs.get(key)) is None:
-                    right_U = _marks(tested, _head(learners, epsilon, step, seed))[0].tolist()
+                    right_U = marks(tested, _head(learners, epsilon, step, seed))[0].tolist()
                     runs.add(key, right_U)
                 right.append(right_U)
             yield (name, features, epsilon), (step, np.array(right))
@@ -217,7 +218,7 @@ def _chosen(
         for step in tried:
             key = f"{features}, {epsilon}, tuning {step}"
             if (accuracy := runs.get(key)) is None:
-                right_U, judged_U = _marks(tested, _head(learners, epsilon, step, _TUNING_SEED))
+                right_U, judged_U = marks(tested, _head(learners, epsilon, step, _TUNING_SEED))
                 accuracy = float((right_U / np.maximum(judged_U, 1.0))[judged_U > 0].mean())
                 runs.add(key, accuracy)
             accuracies.append(accuracy)
@@ -243,7 +244,8 @@ def likeliest(examples: PairExamples, inverse_ridge: float) -> np.ndarray:
     return fit.coef_[0].astype(np.float32)
 
 
-def _marks(examples: PairExamples, theta_D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def marks(examples: PairExamples, theta_D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many judgements of each user a reward is right about, and how many there are, (U,)."""
     logits_R = examples.logits_R(torch.from_numpy(theta_D))
     right_U, judged_U = right_by_user(
         logits_R, examples.y_R, examples.start_U, examples.kind, examples.width
