@@ -41,6 +41,8 @@ from murmuration.privacy.mechanisms.clipping import UserClip
 from tests.preference.data.formats.examples import EXAMPLES
 
 OTHERS = ("u1", "u2", "u3", "u4")
+#: Whose the rows are that are nobody's.
+PUBLIC = "public"
 STRANGER = "u9"
 VICTIM = "u2"  # whose id a hostile user spells
 ROWS_EACH = 2
@@ -467,10 +469,13 @@ def in_memory(_: Path, rows: Rows) -> list[object]:
 
 
 def frame(_: Path, rows: Rows) -> Any:
-    """Return a data frame, in which the hostile user's last row names nobody."""
+    """Return a data frame, in which the hostile user's last row names nobody; unless that would be
+    a public text."""
     import pandas
 
-    last = max((at for at, (user, _) in enumerate(rows.placed) if user == STRANGER), default=None)
+    public = any(user == PUBLIC for user, _ in rows.placed)
+    hostile = [at for at, (user, _) in enumerate(rows.placed) if user == STRANGER and not public]
+    last = max(hostile, default=None)
     mine = [
         {c: None if at == last and c in WHO else row.get(c) for c in rows.columns}
         for at, row in enumerate(rows.rows)
@@ -682,7 +687,7 @@ class Reading:
         self, rows: Sequence[tuple[str, object]], columns: Sequence[str], drawn: int
     ) -> list[tuple[str, list[Any]]]:
         """Return what is made of rows, by user."""
-        public = [("public", row) for row in self._public]
+        public = [(PUBLIC, row) for row in self._public]
         shape = self._declared.shape
 
         def shaped(row: object) -> Any:
