@@ -222,9 +222,9 @@ def compared(people: Mapping[str, Judgements], base: str, out: Path, plan: Plan)
     for name in tracked(plan.features, "rewards", len(plan.features)):
         rewards[name], judges[name] = learned(people, name, pool, plan)
     judges[LONGER] = length_alone(people, pool)
-    right = {name: each.accuracies for name, each in rewards.items()}
+    right = {name: each.accuracies for name, each in rewards.items()} | alone(people, base, plan)
     rows = [
-        *_reward_rows(right | alone(people, base, plan), judges[LONGER]),
+        *_reward_rows(right, judges[LONGER]),
         *others,
         *_judge_rows(judges, plan),
         *(
@@ -240,6 +240,7 @@ def compared(people: Mapping[str, Judgements], base: str, out: Path, plan: Plan)
         "cut_off": float(pool.per_answer(lambda answer: answer.cut_off).mean()),
         "words": float(pool.per_answer(lambda answer: len(answer.response.split())).mean()),
         "examples": examples,
+        "differences": reward_differences(right, longer_right(people)),
         "left_out_differences": differences,
         "debates": debates,
     }
@@ -296,6 +297,15 @@ def accuracies(
 ) -> Accuracies:
     """The accuracies of all heads."""
     return {e: [right_about(examples, theta_D) for theta_D in some] for e, some in theta_SD.items()}
+
+
+def longer_right(people: Mapping[str, Judgements]) -> tuple[Accuracy, Accuracy]:
+    """The accuracy of preferring the longer response, on seen and on unseen debates."""
+    length = feature_map(parse_features("hashing:1"))
+    seen, unseen = (
+        pair_examples(people[group], length).accuracy(np.ones(1)) for group in ("test", "unseen")
+    )
+    return seen, unseen
 
 
 def length_alone(people: Mapping[str, Judgements], pool: Pool) -> Judge:
@@ -368,6 +378,30 @@ def _by_user(name: str, of_seeds: Sequence[Accuracy]) -> Row:
         f"{name}_high": estimate.high,
         f"{name}_pooled": pooled,
     }
+
+
+def reward_differences(
+    right: Mapping[str, Accuracies], longer: tuple[Accuracy, Accuracy]
+) -> list[Row]:
+    """Rows of the differences of all accuracies at the same ε, user by user."""
+    rows: list[Row] = []
+    for epsilon in dict.fromkeys(epsilon for each in right.values() for epsilon in each):
+        of = {name: each[epsilon] for name, each in right.items() if epsilon in each}
+        for one, other in itertools.combinations([*of, LONGER], 2):
+            row: dict[str, Any] = {"first": one, "second": other, "epsilon": epsilon}
+            for at, where_ in enumerate(("seen", "unseen")):
+                shares_SU = np.stack([each[at].share_U for each in of[one]])
+                others_SU = np.stack(
+                    [longer[at].share_U] if other == LONGER else [e[at].share_U for e in of[other]]
+                )
+                found = clustered(shares_SU - others_SU, np.ones(shares_SU.shape[1]))
+                row |= {
+                    where_: found.mean,
+                    f"{where_}_low": found.low,
+                    f"{where_}_high": found.high,
+                }
+            rows.append(row)
+    return rows
 
 
 def _win_rows(rewards: Mapping[str, Rewards], judge: Judge, pool: Pool, plan: Plan) -> list[Row]:
