@@ -44,8 +44,8 @@ _RARE = 0.05  # of texts, that are in a script: it is not named
 
 #: What a number for each response on a public list brings (docs/research/real-people.md).
 STRENGTHS = (
-    "--features strengths gives each its own number, for responses that many judge and epsilon 3 "
-    "or more; on arguments it was worse at 1, and on those that nobody had judged"
+    "--features strengths gives each its own number; on arguments that many had judged it was level "
+    "with hashing by user at epsilon 3 and 8, and below minilm at 1 and on those that nobody had"
 )
 
 #: How long they take (docs/research/speed.md).
