@@ -1,8 +1,8 @@
 """Advice on features for a given number of users, and accuracies measured elsewhere.
 
 Which features: on crowd workers' judgements of arguments nothing was above SmolLM2's states by user,
-with 1,056 and 2,616 users; it was above the others at epsilon 1, and on four topics that nobody was
-trained on (docs/research/real-people.md). Where they take too long: MiniLM against hashing was
+with 1,056 and 2,616 users; it was above hashing at epsilon 1, and above both over 16 topics that
+were left out in turn (docs/research/real-people.md). Where they take too long: MiniLM against hashing was
 measured with 100 to 2,700 users (docs/how-to/choosing.md). Of all judgements together, on topics
 that were trained on, it was better by 2 points or more where users times epsilon is below 8,000,
 and hashing was level or better above; on 16 others by 4.3 points by user, with 2,616 at epsilon 3.
