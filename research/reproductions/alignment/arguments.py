@@ -386,19 +386,21 @@ def reward_differences(
     """Rows of the differences of all accuracies at the same ε, user by user."""
     rows: list[Row] = []
     for epsilon in dict.fromkeys(epsilon for each in right.values() for epsilon in each):
-        of = {name: each[epsilon] for name, each in right.items() if epsilon in each}
-        for one, other in itertools.combinations([*of, LONGER], 2):
+        accuracies_of = {name: each[epsilon] for name, each in right.items() if epsilon in each}
+        for one, other in itertools.combinations([*accuracies_of, LONGER], 2):
             row: dict[str, Any] = {"first": one, "second": other, "epsilon": epsilon}
             for at, where_ in enumerate(("seen", "unseen")):
-                shares_SU = np.stack([each[at].share_U for each in of[one]])
+                shares_SU = np.stack([each[at].share_U for each in accuracies_of[one]])
                 others_SU = np.stack(
-                    [longer[at].share_U] if other == LONGER else [e[at].share_U for e in of[other]]
+                    [longer[at].share_U]
+                    if other == LONGER
+                    else [e[at].share_U for e in accuracies_of[other]]
                 )
-                found = clustered(shares_SU - others_SU, np.ones(shares_SU.shape[1]))
+                estimate = clustered(shares_SU - others_SU, np.ones(shares_SU.shape[1]))
                 row |= {
-                    where_: found.mean,
-                    f"{where_}_low": found.low,
-                    f"{where_}_high": found.high,
+                    where_: estimate.mean,
+                    f"{where_}_low": estimate.low,
+                    f"{where_}_high": estimate.high,
                 }
             rows.append(row)
     return rows

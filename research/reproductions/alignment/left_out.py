@@ -43,7 +43,7 @@ Trained = Callable[[PairExamples, float | None, int], np.ndarray]
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a comparison.
+    """Sizes of a comparison.
 
     Attributes:
         epsilons: None: without privacy.
@@ -58,7 +58,7 @@ class Sizes:
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """What is trained on, and other people's judgements of what is left out of it."""
+    """Judgements to train on, and other people's judgements of what is left out of it."""
 
     name: str
     train: Judgements
@@ -126,19 +126,22 @@ def compared(
         right = _right(folds, sizes, trained, runs, what)
         for epsilon in sizes.epsilons:
             case = {"left_out": what, "epsilon": epsilon}
-            of = {LENGTH: right[LENGTH, None]}
-            of |= {name: right[name, epsilon] for name in sizes.features}
-            for name, right_F in of.items():
+            right_of = {LENGTH: right[LENGTH, None]}
+            right_of |= {name: right[name, epsilon] for name in sizes.features}
+            for name, right_F in right_of.items():
                 rows.append({**case, "features": name, **_estimate(what, right_F, judged_F)})
-            for one, other in itertools.combinations(reversed(of), 2):
-                gap_F = [first - second for first, second in zip(of[one], of[other], strict=True)]
+            for one, other in itertools.combinations(reversed(right_of), 2):
+                gap_F = [
+                    first - second
+                    for first, second in zip(right_of[one], right_of[other], strict=True)
+                ]
                 pair = {**case, "first": one, "second": other}
                 differences.append({**pair, **_estimate(what, gap_F, judged_F)})
             if what == DEBATES:
                 debates += [
                     {"debate": fold.name, "epsilon": epsilon, "users": int((judged_U > 0).sum()),
                      "trained": len(fold.train)}
-                    | {name: _share(right_F[at], judged_U) for name, right_F in of.items()}
+                    | {name: _share(right_F[at], judged_U) for name, right_F in right_of.items()}
                     for at, (fold, judged_U) in enumerate(zip(folds, judged_F, strict=True))
                 ]  # fmt: skip
     return rows, differences, debates
@@ -193,11 +196,11 @@ def _estimate(what: str, right_F: _Right, judged_F: Sequence[np.ndarray]) -> Row
     """Accuracy by user (or a difference of two) with its interval, and pooled."""
     if what == PAIRS:  # the same users in each fold
         right_SU, judged_U = np.sum(right_F, axis=0), np.sum(judged_F, axis=0)
-        found = by_user(right_SU, judged_U)
+        interval = by_user(right_SU, judged_U)
         ends = {
-            "accuracy": found.mean,
-            "accuracy_low": found.low,
-            "accuracy_high": found.high,
+            "accuracy": interval.mean,
+            "accuracy_low": interval.low,
+            "accuracy_high": interval.high,
         }
         return ends | {"pooled": clustered(right_SU, judged_U).mean, "folds": len(right_F)}
     shares = list(map(_share, right_F, judged_F))
