@@ -3,7 +3,8 @@
 Everything is public and can be repeated: crowd workers' judgements of arguments (UKPConvArg1, in
 the files that ``examples/ukp_judgements.py`` makes), the 300 questions of the package, and a
 language model of 135 M weights. Rewards learn by ``uls`` from the workers of ``train.jsonl``, and
-are tried on those of ``test.jsonl`` (the same debates) and ``unseen.jsonl`` (others). From one pool
+are tried on those of ``test.jsonl`` (the same debates) and ``unseen.jsonl`` (others), and with each
+debate left out of their training in turn (`alignment.left_out`). From one pool
 of the base's own answers each reward chooses the best of n; best of n stands for policies, as
 nothing in it is tuned (see `research.reproductions.alignment.answers`).
 
@@ -39,6 +40,7 @@ from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.preference.reward import rewards_at
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.research.reproductions.alignment import left_out
 from murmuration.research.reproductions.alignment.argument_pool import Answer, requests, written
 from murmuration.research.reproductions.alignment.crossed_draws import CrossedDraws, interval
 from murmuration.research.reproductions.btl import Training
@@ -53,6 +55,7 @@ from murmuration.research.reproductions.entry import (
 from murmuration.research.reproductions.plots import open_corner
 from murmuration.research.reproductions.policies.reference import reference
 from murmuration.research.reproductions.rivals.clustered import clustered
+from murmuration.research.reproductions.rivals.real_people import Runs, digest
 from murmuration.sims.population.population import Population
 from murmuration.strategies.config import RunConfig
 
@@ -76,6 +79,7 @@ class Plan:
         rounds, cohort: of rewards and gold rewards.
         heads: settings of `--train head` beside the base, by name: rewards of which only the
             accuracy is measured.
+        folds: sizes of the comparison on debates and pairs that are left out.
     """
 
     features: Sequence[str] = ("hashing", "minilm", "smollm2")
@@ -94,6 +98,7 @@ class Plan:
             },
         }
     )
+    folds: left_out.Sizes = field(default_factory=left_out.Sizes)
 
 
 #: By ε, of each seed: how often a reward is right, on seen and on unseen debates.
@@ -176,7 +181,7 @@ def arguments(quick: bool) -> Reproduction:
         )
     plan = Plan(
         ("hashing",), (3.0, None), 2, 8, (2, 4), rounds=20, cohort=100,
-        heads={"--train head": {}},
+        heads={"--train head": {}}, folds=left_out.Sizes(("hashing",), (3.0, None), 2, 3),
     )  # fmt: skip
     splits = ("train", "test", "unseen-topics", "test")
     people = {
@@ -188,37 +193,39 @@ def arguments(quick: bool) -> Reproduction:
 
 
 def of_people(data: Path, out: Path) -> Reproduction:
-    """Compare rewards and best of n on people's judgements; answers are kept in ``out``.
+    """Compare rewards and best of n on people's judgements.
 
     Args:
         data: with train.jsonl, test.jsonl, unseen.jsonl and gold.jsonl.
-        out: the folder of answers, from which an interrupted run continues.
+        out: the folder of answers and runs, with which an interrupted command continues.
     """
     people = {
         group: read_judgements(str(data / f"{group}.jsonl"), "btl", "", {}) for group in GROUPS
     }
-    return compared(people, "smollm2", out / "answers", Plan())
+    return compared(people, "smollm2", out, Plan())
 
 
-def compared(people: Mapping[str, Judgements], base: str, folder: Path, plan: Plan) -> Reproduction:
+def compared(people: Mapping[str, Judgements], base: str, out: Path, plan: Plan) -> Reproduction:
     """Rows of rewards, judges and wins, remarks, and examples among the further results.
 
     Args:
         people: judgements by `GROUPS`.
         base: that writes.
-        folder: where its answers are kept.
+        out: the folder where its answers are kept, and runs of what is left out.
         plan: of the comparison.
     """
+    others, differences, debates = of_left_out(people, out, plan)
     samples = 1 + max(plan.best_of)
-    pool = Pool(written(folder, base, requests(plan.prompts), samples))
+    pool = Pool(written(out / "answers", base, requests(plan.prompts), samples))
     rewards: dict[str, Rewards] = {}
     judges: dict[str, Judge] = {}
     for name in tracked(plan.features, "rewards", len(plan.features)):
         rewards[name], judges[name] = learned(people, name, pool, plan)
     judges[LONGER] = length_alone(people, pool)
-    right = {name: each.accuracies for name, each in rewards.items()}
+    right = {name: each.accuracies for name, each in rewards.items()} | alone(people, base, plan)
     rows = [
-        *_reward_rows(right | alone(people, base, plan), judges[LONGER]),
+        *_reward_rows(right, judges[LONGER]),
+        *others,
         *_judge_rows(judges, plan),
         *(
             row
@@ -233,8 +240,26 @@ def compared(people: Mapping[str, Judgements], base: str, folder: Path, plan: Pl
         "cut_off": float(pool.per_answer(lambda answer: answer.cut_off).mean()),
         "words": float(pool.per_answer(lambda answer: len(answer.response.split())).mean()),
         "examples": examples,
+        "differences": reward_differences(right, longer_right(people)),
+        "left_out_differences": differences,
+        "debates": debates,
     }
     return Reproduction(rows, remarks(rows, extra), extra=extra, plot=plot(rows))
+
+
+def of_left_out(
+    people: Mapping[str, Judgements], out: Path, plan: Plan
+) -> tuple[list[Row], list[Row], list[Row]]:
+    """Rows of accuracies on what nobody was trained on, of differences, and of each debate."""
+    about = {group: digest(people[group]) for group in ("train", "test", "unseen")}
+    about |= {"rounds": str(plan.rounds), "cohort": str(plan.cohort)}
+    runs = Runs(out / left_out.RUNS, about)
+    return left_out.compared(
+        people,
+        plan.folds,
+        lambda examples, epsilon, seed: _head(examples, plan, epsilon, seed),
+        runs,
+    )
 
 
 def alone(people: Mapping[str, Judgements], base: str, plan: Plan) -> dict[str, Accuracies]:
@@ -272,6 +297,15 @@ def accuracies(
 ) -> Accuracies:
     """The accuracies of all heads."""
     return {e: [right_about(examples, theta_D) for theta_D in some] for e, some in theta_SD.items()}
+
+
+def longer_right(people: Mapping[str, Judgements]) -> tuple[Accuracy, Accuracy]:
+    """The accuracy of preferring the longer response, on seen and on unseen debates."""
+    length = feature_map(parse_features("hashing:1"))
+    seen, unseen = (
+        pair_examples(people[group], length).accuracy(np.ones(1)) for group in ("test", "unseen")
+    )
+    return seen, unseen
 
 
 def length_alone(people: Mapping[str, Judgements], pool: Pool) -> Judge:
@@ -344,6 +378,32 @@ def _by_user(name: str, of_seeds: Sequence[Accuracy]) -> Row:
         f"{name}_high": estimate.high,
         f"{name}_pooled": pooled,
     }
+
+
+def reward_differences(
+    right: Mapping[str, Accuracies], longer: tuple[Accuracy, Accuracy]
+) -> list[Row]:
+    """Rows of the differences of all accuracies at the same ε, user by user."""
+    rows: list[Row] = []
+    for epsilon in dict.fromkeys(epsilon for each in right.values() for epsilon in each):
+        accuracies_of = {name: each[epsilon] for name, each in right.items() if epsilon in each}
+        for one, other in itertools.combinations([*accuracies_of, LONGER], 2):
+            row: dict[str, Any] = {"first": one, "second": other, "epsilon": epsilon}
+            for at, where_ in enumerate(("seen", "unseen")):
+                shares_SU = np.stack([each[at].share_U for each in accuracies_of[one]])
+                others_SU = np.stack(
+                    [longer[at].share_U]
+                    if other == LONGER
+                    else [e[at].share_U for e in accuracies_of[other]]
+                )
+                estimate = clustered(shares_SU - others_SU, np.ones(shares_SU.shape[1]))
+                row |= {
+                    where_: estimate.mean,
+                    f"{where_}_low": estimate.low,
+                    f"{where_}_high": estimate.high,
+                }
+            rows.append(row)
+    return rows
 
 
 def _win_rows(rewards: Mapping[str, Rewards], judge: Judge, pool: Pool, plan: Plan) -> list[Row]:
@@ -429,6 +489,12 @@ def remarks(rows: Rows, extra: Mapping[str, Any]) -> list[str]:
         f"debates that it knows, {row['unseen']:.1%} in others."
         for row in rows
         if "wins_by_" + LONGER in row
+    ]
+    result += [
+        f"{row['features']}, {_privacy(row['epsilon'])}, {row['left_out']} left out in turn: "
+        f"{shown(row, 'accuracy', '.1%')} by user."
+        for row in rows
+        if "left_out" in row
     ]
     result += [
         f"{row['rewards']}, {_privacy(row['epsilon'])}, judged on {row['judge']}: best of "

@@ -1,20 +1,23 @@
 """Accuracy by number of users: what is run, and what is said of it."""
 
+import json
+from functools import partial
+
 import numpy as np
 import pytest
 
 from murmuration.research.reproductions import accuracy_by_users
-from murmuration.research.reproductions.accuracy_by_users import measured, plot, remarks
+from murmuration.research.reproductions.accuracy_by_users import Crowd, measured, plot, remarks
 
 KEYS = {
-    *("users", "epsilon", "accuracy_mean", "accuracy_sd", "over_users", "pooled_mean"),
+    *("features", "users", "epsilon", "accuracy_mean", "accuracy_sd", "over_users", "pooled_mean"),
     *("length_baseline", "seeds"),
 }
 
 
 @pytest.fixture(scope="module")
 def rows():
-    return measured((60,), (8.0,), seeds=2, rounds=3)
+    return measured(Crowd.embedded(), (60,), epsilons=(8.0,), seeds=2, rounds=3)
 
 
 def test_a_row_for_each_epsilon_and_one_without(rows):
@@ -31,8 +34,29 @@ def test_each_seed_draws_users_of_its_own():
     assert first == accuracy_by_users._drawn(by_user, 20, 0)
 
 
+def test_people_are_read_from_a_folder(monkeypatch, tmp_path):
+    """The longer response is right for all: so says the baseline, and so each run learns."""
+    for part, users in (("train", 60), ("test", 9)):
+        lines = [
+            {"user_id": f"{part}{user}", "prompt": "p", "chosen": "so so so", "rejected": "so"}
+            for user in range(users)
+        ]
+        (tmp_path / f"{part}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    monkeypatch.setattr(accuracy_by_users, "SIZES_OF_PEOPLE", (30, 100))
+    monkeypatch.setattr(accuracy_by_users, "FEATURES_OF_PEOPLE", ("hashing:9", "hashing:17"))
+    few = partial(measured, epsilons=(8.0,), seeds=1, rounds=20)
+    monkeypatch.setattr(accuracy_by_users, "measured", few)
+    result = accuracy_by_users.of_people(tmp_path, tmp_path / "out")
+    sizes = {(row["features"], row["users"]) for row in result.rows}
+    assert sizes == {(f, n) for f in ("hashing:9", "hashing:17") for n in (30, 60)}
+    assert {row["length_baseline"] for row in result.rows} == {1.0}
+    assert all(row["accuracy_mean"] == 1.0 for row in result.rows if row["epsilon"] is None)
+    assert len(result.remarks) == 2
+
+
 def made(users, epsilon, accuracy):
-    return {"users": users, "epsilon": epsilon, "accuracy_mean": accuracy, "length_baseline": 0.6}
+    figures = {"users": users, "accuracy_mean": accuracy, "length_baseline": 0.6}
+    return {"features": "hashing", "epsilon": epsilon, **figures}
 
 
 def test_what_is_said_of_rows():

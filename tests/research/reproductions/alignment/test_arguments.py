@@ -116,3 +116,37 @@ def test_rewards_are_right_by_user():
     assert row["seen_pooled"] == pytest.approx(0.02)
     assert row["unseen_low"] < 0.0 < 1.0 < row["unseen_high"]
     assert (baseline["seen"], baseline["unseen"]) == (0.6, 0.5)
+
+
+def test_differences_are_those_of_the_same_users():
+    """Each is right where the other is wrong, or about one user more."""
+    judged_U = np.array([1.0, 1.0, 8.0, 2.0])
+
+    def right(*right_U):
+        return Accuracy.of_users(np.array(right_U), judged_U, 0.5)
+
+    better, worse, longer = right(1.0, 1.0, 8.0, 1.0), right(1.0, 0.0, 8.0, 1.0), right(1, 1, 0, 1)
+    of = {"a": {3.0: [(better, worse)] * 2}, "b": {3.0: [(worse, worse)] * 2}}
+    rows = arguments.reward_differences(of, (longer, longer))
+    by = {(row["first"], row["second"]): row for row in rows}
+    assert [*by] == [("a", "b"), ("a", arguments.LONGER), ("b", arguments.LONGER)]
+    assert by["a", "b"]["seen"] == pytest.approx(0.25) and by["a", "b"]["unseen"] == 0.0
+    assert by["a", "b"]["unseen_low"] == by["a", "b"]["unseen_high"] == 0.0
+    assert by["a", arguments.LONGER]["seen"] == pytest.approx(0.25)
+    assert by["b", arguments.LONGER]["seen"] == pytest.approx(0.0)
+    assert by["b", arguments.LONGER]["seen_low"] < -0.5 and by["a", "b"]["seen_low"] < 0.0
+
+
+def test_the_longer_response_is_right_as_often_as_it_is_counted():
+    people = {
+        group: Judgements.from_rows(
+            {"user_id": f"{user % 5}", "prompt": "p", "chosen": "a " * (user % 4 + 1),
+             "rejected": "b " * (user % 3 + 1)}
+            for user in range(30)
+        )
+        for group in ("test", "unseen")
+    }  # fmt: skip
+    for found, group in zip(arguments.longer_right(people), people, strict=True):
+        counted = arguments.longer_wins(people[group])
+        assert found.by_user == pytest.approx(counted.by_user)
+        assert found.pooled == pytest.approx(counted.pooled)
