@@ -9,9 +9,6 @@ from typing import Any
 
 from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
-from flwr.supercore.logger import log
-from flwr.superlink.grid import http_grid
-from flwr.superlink.grid.http_grid import HttpGrid
 
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.figures import share_text
@@ -21,6 +18,7 @@ from murmuration.server.run_files import REFUSED, settings_of
 from murmuration.strategies.config import RunConfig, refuse_seed
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.protocol.exchange import UNDECODABLE
+from murmuration.strategies.protocol.flower_internals import HttpGrid, http_grid, log
 from murmuration.strategies.protocol.users import RegistryError
 
 app = ServerApp()
