@@ -13,8 +13,9 @@ read before (``deploy.guard.front_door``); so are connections bounded
 (``deploy.guard.connections``).
 
 It is done here, and not by a proxy in front or by the firewall, because either would leave the port
-behind it to the other accounts of the machine, or need root. It relies on Flower's serving its
-interfaces with uvicorn, so another version of Flower than was tried is not started.
+behind it to the other accounts of the machine, or need root. All is HTTP: ports for gRPC, which
+variables would open beside it, stay closed. It relies on Flower's serving its interfaces with
+uvicorn, so another version of Flower than was tried is not started.
 
 The program's files are for its account alone (umask). What nodes sent is erased from the
 SuperLink's state when a run ends, and when it starts and ends itself
@@ -53,7 +54,11 @@ from murmuration.deploy.guard.front_door import (
 )
 from murmuration.deploy.guard.server_state import erase_leftovers, start_erasing
 from murmuration.preference.data.errors import InputError
-from murmuration.strategies.protocol.flower_internals import TRIED, linkstate_factory
+from murmuration.strategies.protocol.flower_internals import (
+    GRPC_SWITCHES,
+    TRIED,
+    linkstate_factory,
+)
 
 _MMAP_THRESHOLD, _ARENAS = -3, -8  # of mallopt, in malloc.h
 REFUSAL = "only the account that runs this program may ask for that, on its own machine"
@@ -122,6 +127,8 @@ def main(program: str, options: list[str]) -> None:
             f"{' and '.join(f'{tried}*' for tried in TRIED)}; install 'flwr=={TRIED[-1]}*'"
         )
     os.umask(0o077)
+    for name in GRPC_SWITCHES:
+        os.environ.pop(name, None)
     if peer.can_tell():
         guard_all(program, os.geteuid())
     elif program == "superlink":

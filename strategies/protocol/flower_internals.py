@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from flwr.app import Error, Message
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what editors see
+    from flwr.common.constant import FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE as CHUNK_BYTES  # noqa: F401
     from flwr.common.constant import Status as Status
     from flwr.common.serde import recorddict_from_proto as recorddict_from_proto
     from flwr.common.serde import recorddict_to_proto as recorddict_to_proto
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
     from flwr.proto.control_pb2 import StreamLogsRequest as StreamLogsRequest
     from flwr.proto.fleet_pb2 import ActivateNodeRequest as ActivateNodeRequest
     from flwr.proto.fleet_pb2 import PushMessagesRequest as PushMessagesRequest
+    from flwr.proto.recorddict_pb2 import RecordDict as RecordDictProto  # noqa: F401
     from flwr.proto.runtime_pb2 import AcquireTaskRequest as AcquireTaskRequest
     from flwr.server.superlink.linkstate import LinkState as LinkState
     from flwr.server.superlink.linkstate import LinkStateFactory as LinkStateFactory
+    from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER as KEY_HEADER  # noqa: F401
     from flwr.supercore.control import ControlHttpClient as ControlHttpClient
     from flwr.supercore.error import ApiErrorCode as ApiErrorCode
     from flwr.supercore.error import FlowerError as FlowerError
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
 TRIED = ("1.41.", "1.42.")
 #: What Flower documents, and any module may name.
 PUBLIC = ("flwr.app", "flwr.clientapp", "flwr.serverapp", "flwr.serverapp.strategy")
+#: Variables by which Flower opens ports for gRPC beside the one that we guard, until 1.42.
+GRPC_SWITCHES = ("FLWR_INTERNAL_GRPC_CONTROL_API", "FLWR_INTERNAL_GRPC_FLEET_API")
 #: Name here, and its place in Flower: module and name, or a whole module.
 PLACES = {
     "API_ERROR_MAP": "flwr.supercore.error.catalog:API_ERROR_MAP",
@@ -85,9 +90,7 @@ def __getattr__(name: str) -> Any:
     if name not in PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, _, place = PLACES[name].partition(":")
-    value = getattr(import_module(module), place) if place else import_module(module)
-    globals()[name] = value
-    return value
+    return getattr(import_module(module), place) if place else import_module(module)
 
 
 def set_task_identity() -> None:
