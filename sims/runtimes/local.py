@@ -134,5 +134,8 @@ def serve(server_app: ServerApp, grid: Grid, run_config: Mapping[str, Scalar]) -
 def run_local(
     run_config: Mapping[str, Scalar], *, nodes: int, server_app: ServerApp, client_app: ClientApp
 ) -> None:
-    """Run a ServerApp over ``nodes`` nodes in this process; its exceptions pass through."""
+    """Run ``server_app`` over ``nodes`` nodes in this process; its exceptions pass through.
+
+    Each runs ``client_app`` with ``run_config``, and is told its share as in Flower's simulation.
+    """
     serve(server_app, LocalGrid(client_app, nodes, run_config), run_config)
