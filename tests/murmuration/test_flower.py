@@ -6,9 +6,16 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
-from flwr.app import Context, RecordDict
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.serverapp import NeighboringRelation, PrivacyConfig, SamplingMethod, ServerApp
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAvg,
+)
 from rooms import ROOT
 
 from murmuration import InputError, Run, flower
@@ -79,3 +86,62 @@ def test_a_setting_that_is_none_is_refused_by_name(given, settings, tmp_path):
     with pytest.raises(InputError, match=name):
         flower.train(*given, **settings)
     assert not (tmp_path / "run").exists()
+
+
+CLIENTS = 100
+RELATION, SAMPLING = NeighboringRelation.ADD_OR_REMOVE_ONE, SamplingMethod.NO_AMPLIFICATION
+
+
+def by_flower(make, updates, *, examples=(), rounds=1):
+    """The strategy of Flower's that ``make`` wraps around FedAvg, after rounds in which each client
+    has its update; and the model."""
+    client, server, after = ClientApp(), ServerApp(), []
+
+    @client.train()
+    def train(message, context):
+        (mean,) = message.content.array_records["arrays"].to_numpy_ndarrays()
+        place = int(context.node_config["partition-id"])
+        count = MetricRecord({"num-examples": examples[place] if examples else 1})
+        moved = ArrayRecord([mean + updates[place]])
+        return Message(RecordDict({"arrays": moved, "metrics": count}), reply_to=message)
+
+    @server.main()
+    def main(grid, context):
+        strategy = make(FedAvg(min_available_nodes=CLIENTS, fraction_evaluate=0.0))
+        result = strategy.start(grid, ArrayRecord([np.zeros(1)]), num_rounds=rounds)
+        after.extend([strategy, float(result.arrays.to_numpy_ndarrays()[0][0])])
+
+    flower.run_local({}, nodes=CLIENTS, server_app=server, client_app=client)
+    return after
+
+
+def fixed(accountant=None, noise=1e-9):
+    how = {"accountant": accountant} if accountant else {}
+    make = DifferentialPrivacyServerSideFixedClipping
+    return lambda inner: make(inner, noise, 1.0, CLIENTS, **how)
+
+
+@pytest.mark.parametrize("accounted", [False, True])
+def test_what_a_page_says_of_flowers_fixed_clipping(accounted):
+    """Where this fails, Flower has mended it: then the page is wrong."""
+    accountant = None
+    if accounted:
+        config = PrivacyConfig(1e-5, CLIENTS, RELATION, SAMPLING)
+        accountant = flower.PldAccountant(config)
+    half = [0.5] * (CLIENTS - 1)
+    with pytest.raises(ZeroDivisionError):
+        by_flower(fixed(accountant, 1.0), [0.0, *half])
+    assert np.isnan(by_flower(fixed(accountant, 1.0), [float("nan"), *half])[1])
+    heavy = {"updates": [1.0] + [1e-4] * (CLIENTS - 1), "examples": [10_000] + [1] * (CLIENTS - 1)}
+    if accounted:
+        with pytest.raises(ValueError, match="equal client weights"):
+            by_flower(fixed(accountant), **heavy)
+    else:
+        assert by_flower(fixed(), **heavy)[1] == pytest.approx(0.99, abs=0.001)
+
+
+def test_what_a_page_says_of_flowers_adaptive_clipping():
+    make = DifferentialPrivacyServerSideAdaptiveClipping
+    updates = [0.5 + place / CLIENTS for place in range(CLIENTS)]
+    strategy, _ = by_flower(lambda inner: make(inner, 1e-4, CLIENTS, 0.5), updates, rounds=40)
+    assert strategy.clipping_norm < 0.02 < np.median(updates)

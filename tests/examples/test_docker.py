@@ -1,0 +1,105 @@
+"""examples/docker: its files fit each other, and what the containers run is typed on machines.
+
+Images are not built here: that needs a registry.
+"""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from machines import connect, may_make_namespaces, running
+from typer.main import get_command
+from walks import ROOT, steps
+
+from murmuration.cli.main import app
+
+DOCKER = ROOT / "examples" / "docker"
+COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text())
+PAGE = ROOT / "docs" / "how-to" / "deploying.md"
+#: Those of Dockerfile's reference that ours has.
+INSTRUCTIONS = {"FROM", "RUN", "ARG", "ENV", "WORKDIR", "COPY", "EXPOSE", "CMD"}
+
+
+def instructions():
+    text = (DOCKER / "Dockerfile").read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return [(line.split()[0], line.split(None, 1)[1]) for line in lines]
+
+
+def test_the_files_fit_each_other():
+    assert {name for name, _ in instructions()} <= INSTRUCTIONS
+    stages = {
+        text.split(" AS ")[1]: text.split()[0] for name, text in instructions() if name == "FROM"
+    }
+    services = COMPOSE["services"]
+    assert {service["build"]["target"] for service in services.values()} == {"server", "client"}
+    assert {stages["server"], stages["client"]} == {"installed"}
+    (copied,) = [text.split() for name, text in instructions() if name == "COPY"]
+    assert all((DOCKER / file).is_file() for file in copied[:-1])
+    for name, text in instructions():
+        if name == "CMD":
+            assert Path(yaml.safe_load(text)[-1]).name in copied
+    mounted = [mount.split(":") for service in services.values() for mount in service["volumes"]]
+    assert {mount[0] for mount in mounted if not mount[0].startswith(".")} == set(
+        COMPOSE["volumes"]
+    )
+    (place,) = [text for name, text in instructions() if name == "WORKDIR"]
+    assert all(mount[1].startswith(place) for mount in mounted)
+
+
+def commands():
+    """Whatever begins with `murmuration` in these files and on the page."""
+    texts = [(DOCKER / name).read_text() for name in ("server.sh", "client.sh")]
+    texts += [step.body for step in steps(PAGE.read_text()) if "docker compose" in step.body]
+    lines = "\n".join(texts).splitlines()
+    return [
+        shlex.split(found[1])
+        for line in lines
+        if (found := re.search(r"\bmurmuration (deploy .*)", line))
+    ]
+
+
+@pytest.mark.parametrize("arguments", commands(), ids=" ".join)
+def test_each_command_is_one_of_ours(arguments):
+    command = get_command(app)
+    while hasattr(command, "commands"):
+        command = command.commands[arguments.pop(0)]
+    command.make_context("murmuration", arguments)  # raises for an option that there is not
+
+
+@pytest.mark.deploy
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.skipif(bool(may_make_namespaces()), reason="only root may make machines")
+def test_what_the_containers_run(tmp_path):
+    """The two scripts as they are, each on a machine with what its volumes have, and the page."""
+    names = ("server", "alice", "bob")
+    with running(tmp_path, names, **{name: {"in_namespaces": True} for name in names}) as machines:
+        connect(list(machines.values()), {"server": "server"})
+        server = machines["server"]
+        (server.home / "handed-over").mkdir()
+        for name in names[1:]:
+            home = machines[name].home
+            (home / "handed-over").mkdir(mode=0o755)
+            (server.home / "handed-over" / name).symlink_to(home / "handed-over")
+            row = {"user_id": name, "prompt": "Now?", "chosen": "Save.", "rejected": "Spend."}
+            (home / "judgements.jsonl").write_text(f"{row}\n".replace("'", '"'))
+            (home / "judgements.jsonl").chmod(0o600)
+        for name, machine in machines.items():
+            script = "server.sh" if name == "server" else "client.sh"
+            shutil.copy(DOCKER / script, machine.home)
+            prepared = "" if name == "server" else "useradd --system app\n"
+            assert machine.type(f"{prepared}sh {script} > log 2>&1 &\n")[0] == 0
+        (step,) = (s for s in steps(PAGE.read_text()) if "docker compose" in s.body)
+        for line in step.body.splitlines():
+            if inside := re.match(r"docker compose exec server (.*)", line):
+                code, output = server.type(
+                    inside[1].replace("deploy run", "deploy run --timeout 300")
+                )
+                logs = [(m.home / "log").read_text() for m in machines.values()]
+                assert code == 0, "\n".join([output, *logs])
+        assert "epsilon" in output
+        assert (machines["alice"].home / "own" / "state" / "own-ledger.jsonl").exists()
