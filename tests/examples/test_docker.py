@@ -6,12 +6,11 @@ Images are not built here: that needs a registry.
 import re
 import shlex
 import shutil
-from pathlib import Path
 
 import click
 import pytest
 import yaml
-from machines import connect, may_make_namespaces, running
+from machines import connect, may_make_namespaces, patiently, running
 from walks import ROOT, steps
 
 from murmuration.cli.commands import imported
@@ -38,10 +37,7 @@ def test_the_files_fit_each_other():
     assert {service["build"]["target"] for service in services.values()} == {"server", "client"}
     assert {stages["server"], stages["client"]} == {"installed"}
     (copied,) = [text.split() for name, text in instructions() if name == "COPY"]
-    assert all((DOCKER / file).is_file() for file in copied[:-1])
-    for name, text in instructions():
-        if name == "CMD":
-            assert Path(yaml.safe_load(text)[-1]).name in copied
+    assert (DOCKER / copied[0]).is_file() and started()[0] == ["sh", f"{copied[1]}{copied[0]}"]
     mounted = [mount.split(":") for service in services.values() for mount in service["volumes"]]
     assert {mount[0] for mount in mounted if not mount[0].startswith(".")} == set(
         COMPOSE["volumes"]
@@ -50,9 +46,14 @@ def test_the_files_fit_each_other():
     assert all(mount[1].startswith(place) for mount in mounted)
 
 
+def started():
+    """What the containers run, the server and a client."""
+    return [yaml.safe_load(text) for name, text in instructions() if name == "CMD"]
+
+
 def commands():
     """Whatever begins with `murmuration` in these files and on the page."""
-    texts = [(DOCKER / name).read_text() for name in ("server.sh", "client.sh")]
+    texts = [(DOCKER / "server.sh").read_text(), shlex.join(started()[1])]
     texts += [step.body for step in steps(PAGE.read_text()) if "docker compose" in step.body]
     lines = "\n".join(texts).splitlines()
     return [
@@ -74,7 +75,7 @@ def test_each_command_is_one_of_ours(arguments):
 @pytest.mark.timeout(1500)
 @pytest.mark.skipif(bool(may_make_namespaces()), reason="only root may make machines")
 def test_what_the_containers_run(tmp_path):
-    """The two scripts as they are, each on a machine with what its volumes have, and the page."""
+    """The commands as they are, each on a machine with what its volumes have, and the page."""
     names = ("server", "alice", "bob")
     with running(tmp_path, names, **{name: {"in_namespaces": True} for name in names}) as machines:
         connect(list(machines.values()), {"server": "server"})
@@ -87,17 +88,18 @@ def test_what_the_containers_run(tmp_path):
             row = {"user_id": name, "prompt": "Now?", "chosen": "Save.", "rejected": "Spend."}
             (home / "judgements.jsonl").write_text(f"{row}\n".replace("'", '"'))
             (home / "judgements.jsonl").chmod(0o600)
-        for name, machine in machines.items():
-            script = "server.sh" if name == "server" else "client.sh"
-            shutil.copy(DOCKER / script, machine.home)
-            prepared = "" if name == "server" else "useradd --system app\n"
-            assert machine.type(f"{prepared}sh {script} > log 2>&1 &\n")[0] == 0
+        shutil.copy(DOCKER / "server.sh", server.home)
+        assert server.type("sh server.sh > log 2>&1 &\n")[0] == 0
+        _, *healthy = COMPOSE["services"]["server"]["healthcheck"]["test"]
+        waiting = f"until {shlex.join(healthy)}; do sleep 1; done\n"
+        assert server.type(waiting)[0] == 0
+        for name in names[1:]:
+            client = f"useradd --system app\n{shlex.join(started()[1])} > log 2>&1 &\n"
+            assert machines[name].type(client)[0] == 0
         (step,) = (s for s in steps(PAGE.read_text()) if "docker compose" in s.body)
         for line in step.body.splitlines():
             if inside := re.match(r"docker compose exec server (.*)", line):
-                code, output = server.type(
-                    inside[1].replace("deploy run", "deploy run --timeout 300")
-                )
+                code, output = server.type(patiently(f"{inside[1]}\n"))
                 logs = [(m.home / "log").read_text() for m in machines.values()]
                 assert code == 0, "\n".join([output, *logs])
         assert "epsilon" in output
