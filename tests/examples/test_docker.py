@@ -104,3 +104,6 @@ def test_what_the_containers_run(tmp_path):
                 assert code == 0, "\n".join([output, *logs])
         assert "epsilon" in output
         assert (machines["alice"].home / "own" / "state" / "own-ledger.jsonl").exists()
+        # A container ends with all that it started.
+        for name in ("alice", "bob", "server"):
+            machines[name].type("for job in $(jobs -p); do kill $(pgrep -P $job) $job; done\n")
