@@ -14,7 +14,7 @@ VENV ?= .venv
 PIP_EXTRA ?=
 BIN := $(VENV)/bin
 OUT ?= runs/demo
-FLWR ?= 1.42.0
+FLWR ?= 1.41.0
 
 export FLWR_TELEMETRY_ENABLED = 0
 export FLWR_DISABLE_UPDATE_CHECK = 1
@@ -77,7 +77,7 @@ test-slow: install smollm
 test-deploy: install
 	$(BIN)/python -m pytest -q -m deploy --timeout 1800
 
-# With another version of Flower, make test-flower FLWR=1.42.0: what of ours touches it, then
+# With another version of Flower, make test-flower FLWR=1.41.0: what of ours touches it, then
 # deployments of that version and of ours. Its environment has what differs, and the rest from ours.
 OTHER := build/flwr-$(FLWR)
 TOUCHING := tests/client tests/deploy tests/server tests/sims/runtimes tests/sims/test_runtimes.py

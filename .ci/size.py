@@ -66,6 +66,7 @@ def main() -> None:
 
 def _print_interface() -> None:
     import murmuration
+    from murmuration import flower
     from murmuration.strategies.config import SETTINGS
 
     sys.path.insert(0, "docs")
@@ -74,7 +75,8 @@ def _print_interface() -> None:
     options = sum(line.startswith("| `--") for line in write_commands.page().splitlines())
     print(f"settings of a run        {len(SETTINGS):>8,}")
     print(f"options of all commands  {options:>8,}")
-    print(f"public names             {len(murmuration.__all__):>8,}")
+    own = len(murmuration.__all__)
+    print(f"public names             {own:>8,}   and {len(flower.__all__)} of murmuration.flower")
 
 
 if __name__ == "__main__":

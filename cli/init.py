@@ -34,7 +34,7 @@ def app(
 ) -> None:
     """Write a Flower app of your own.
 
-    It has a data hook, settings, a test and a README.
+    It has data, a ServerApp to be changed, settings and a README.
     """
     for name in write_app(folder, publisher):
         print(folder / name)

@@ -12,10 +12,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from flwr.proto.control_pb2 import ListNodesRequest
-from flwr.supercore.control import ControlHttpClient
-from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
-
 from murmuration.deploy.certificates import days_left
 from murmuration.deploy.client import Client, connection, server_certificate
 from murmuration.deploy.commands import EXECUTOR_SECRET, STATE_FILE
@@ -27,6 +23,11 @@ from murmuration.deploy.proxies import way_around
 from murmuration.deploy.register import public_keys
 from murmuration.preference.data.errors import InputError
 from murmuration.server.registration import read_registration
+from murmuration.strategies.protocol.flower_internals import (
+    ControlHttpClient,
+    ListNodesRequest,
+    RuntimeVersionHttpInterceptor,
+)
 
 #: An account that every system has and that owns nothing.
 STRANGER = "nobody"

@@ -13,8 +13,9 @@ read before (``deploy.guard.front_door``); so are connections bounded
 (``deploy.guard.connections``).
 
 It is done here, and not by a proxy in front or by the firewall, because either would leave the port
-behind it to the other accounts of the machine, or need root. It relies on Flower's serving its
-interfaces with uvicorn, so another version of Flower than was tried is not started.
+behind it to the other accounts of the machine, or need root. All is HTTP: ports for gRPC, which
+variables would open beside it, stay closed. It relies on Flower's serving its interfaces with
+uvicorn, so another version of Flower than was tried is not started.
 
 The program's files are for its account alone (umask). What nodes sent is erased from the
 SuperLink's state when a run ends, and when it starts and ends itself
@@ -34,7 +35,6 @@ from pathlib import Path
 from typing import cast
 
 import uvicorn
-from flwr.server.superlink.linkstate import LinkStateFactory
 
 from murmuration.deploy.guard import peer
 from murmuration.deploy.guard.connections import (
@@ -54,8 +54,12 @@ from murmuration.deploy.guard.front_door import (
 )
 from murmuration.deploy.guard.server_state import erase_leftovers, start_erasing
 from murmuration.preference.data.errors import InputError
+from murmuration.strategies.protocol.flower_internals import (
+    GRPC_SWITCHES,
+    TRIED,
+    linkstate_factory,
+)
 
-TRIED = ("1.41.", "1.42.")
 _MMAP_THRESHOLD, _ARENAS = -3, -8  # of mallopt, in malloc.h
 REFUSAL = "only the account that runs this program may ask for that, on its own machine"
 
@@ -106,7 +110,7 @@ def guard_all(program: str, account: int) -> None:
         for name in ("uvicorn.access", "uvicorn.error"):
             logging.getLogger(name).addFilter(FewRefusals())
         if program == "superlink":
-            factory: LinkStateFactory = self.app.state.linkstate_factory  # type: ignore[union-attr]
+            factory = linkstate_factory(self.app)
             fleet = FrontDoor(app, factory.state())
             start_erasing(factory.state(), Path(factory.database))
             gc.freeze()  # what is there to stay: to look for garbage takes milliseconds then
@@ -123,6 +127,8 @@ def main(program: str, options: list[str]) -> None:
             f"{' and '.join(f'{tried}*' for tried in TRIED)}; install 'flwr=={TRIED[-1]}*'"
         )
     os.umask(0o077)
+    for name in GRPC_SWITCHES:
+        os.environ.pop(name, None)
     if peer.can_tell():
         guard_all(program, os.geteuid())
     elif program == "superlink":
@@ -134,11 +140,11 @@ def main(program: str, options: list[str]) -> None:
         log.warning("every account of this machine can speak to this SuperNode's port")
     sys.argv = [f"flower-{program}", *options]
     if program == "supernode":
-        from flwr.supernode.cli import flower_supernode
+        from murmuration.strategies.protocol.flower_internals import flower_supernode
 
         flower_supernode()
         return
-    from flwr.superlink.cli import flower_superlink
+    from murmuration.strategies.protocol.flower_internals import flower_superlink
 
     open_files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):  # as many as may be had

@@ -11,11 +11,15 @@ from contextlib import suppress
 from typing import Any
 
 import httpx
-from flwr.proto.control_pb2 import ListNodesRequest, ListRunsRequest
-from flwr.proto.runtime_pb2 import AcquireTaskRequest
-from flwr.supercore.control import ControlHttpClient
-from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
-from flwr.supercore.runtime import RuntimeHttpClient
+
+from murmuration.strategies.protocol.flower_internals import (
+    AcquireTaskRequest,
+    ControlHttpClient,
+    ListNodesRequest,
+    ListRunsRequest,
+    RuntimeHttpClient,
+    RuntimeVersionHttpInterceptor,
+)
 
 #: What is tried, in the words of the doctor.
 CONTROL = ("list the nodes", "list the runs")

@@ -10,13 +10,16 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.serialization.ssh import load_ssh_public_key
-from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest
-from flwr.supercore.control import ControlHttpClient
-from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
 from murmuration.deploy.init import deployed_address
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.regular_files import read_regular
+from murmuration.strategies.protocol.flower_internals import (
+    ControlHttpClient,
+    ListNodesRequest,
+    RegisterNodeRequest,
+    public_key_to_bytes,
+)
 
 #: Seconds between tries.
 PAUSE = 1.0

@@ -21,9 +21,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from flwr.proto.control_pb2 import ListNodesRequest, ListRunsRequest, StopRunRequest
-from flwr.supercore.control import ControlHttpClient
-
 from murmuration.deploy import commands
 from murmuration.deploy.init import CONNECTION, REGISTRATION, deployed_address
 from murmuration.deploy.processes import environment_of
@@ -40,6 +37,12 @@ from murmuration.sims.runtimes.tail import Tail
 from murmuration.strategies import registry
 from murmuration.strategies.config import SETTINGS, RunConfig, refuse_seed
 from murmuration.strategies.protocol.availability import Reason
+from murmuration.strategies.protocol.flower_internals import (
+    ControlHttpClient,
+    ListNodesRequest,
+    ListRunsRequest,
+    StopRunRequest,
+)
 from murmuration.strategies.protocol.node_texts import shortened
 from murmuration.strategies.settings.declaration import about
 

@@ -15,8 +15,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import NeighboringRelation, PrivacyConfig, SamplingMethod, ServerApp
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
-from murmuration.flower import PldAccountant
-from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.flower import PldAccountant, run_local
 
 CLIENTS = 100
 client_app = ClientApp()
@@ -59,8 +58,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/accounted"))
     given = parser.parse_args()
     given.out.mkdir(parents=True)
-    here = LocalGrid(client_app, CLIENTS, {}), Context(1, 0, {}, RecordDict(), {})
-    server_app(given.out, given.rounds)(*here)
+    server = server_app(given.out, given.rounds)
+    run_local({}, nodes=CLIENTS, server_app=server, client_app=client_app)
 
 
 if __name__ == "__main__":

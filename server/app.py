@@ -5,22 +5,22 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
-from flwr.supercore.logger import log
-from flwr.superlink.grid import http_grid
-from flwr.superlink.grid.http_grid import HttpGrid
 
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.figures import share_text
 from murmuration.privacy.promise import epsilon_text
 from murmuration.server.run import run_training
 from murmuration.server.run_files import REFUSED, settings_of
+from murmuration.server.training import OnMetrics
 from murmuration.strategies.config import RunConfig, refuse_seed
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.protocol.exchange import UNDECODABLE
+from murmuration.strategies.protocol.flower_internals import HttpGrid, http_grid, log
 from murmuration.strategies.protocol.users import RegistryError
 
 app = ServerApp()
@@ -31,32 +31,47 @@ def main(grid: Grid, context: Context) -> None:
     """Run what the run config says; its folder holds the result.
 
     Raises:
+        InputError, RunAborted: as of ``train_over``.
+    """
+    result = train_over(grid, context)
+    log(logging.INFO, "model, ledger and report: %s", result["out"])
+
+
+def train_over(
+    grid: Grid,
+    context: Context,
+    changes: Mapping[str, object] = MappingProxyType({}),
+    on_metrics: OnMetrics | None = None,
+) -> dict[str, Any]:
+    """Train over ``grid`` with the settings of the run config; the result, as of ``run_training``.
+
+    ``changes`` take the place of the run config's settings; ``on_metrics`` hears each round,
+    instead of the log.
+
+    Raises:
         InputError: it would be refused again. Of a deployed run its first word says so to
             `murmuration deploy run`, which hears the text alone.
+        RunAborted: nodes failed, or were not there; the run can be resumed.
     """
     try:
-        _run(grid, context)
+        settings = settings_of(context.run_config)
+        settings |= {name.replace("_", "-"): value for name, value in changes.items()}
+        if not settings.get("out"):
+            stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+            settings["out"] = str(Path.home() / "murmuration-runs" / stamp)
+        decode_each_by_itself()
+        logging.getLogger("flwr").addFilter(_one_line)
+        config = RunConfig.from_run_config(settings)
+        if isinstance(grid, HttpGrid):
+            refuse_seed(config)
+        return run_training(config, grid, on_metrics=on_metrics or _log_rounds(config.rounds))
     except InputError as error:
         if not isinstance(grid, HttpGrid) or isinstance(error.__cause__, RegistryError):
             raise  # who is there may be another matter a minute later
         raise InputError(f"{REFUSED}{error}") from None
 
 
-def _run(grid: Grid, context: Context) -> None:
-    settings = settings_of(context.run_config)
-    if not settings.get("out"):
-        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-        settings["out"] = str(Path.home() / "murmuration-runs" / stamp)
-    decode_each_by_itself()
-    logging.getLogger("flwr").addFilter(_one_line)
-    config = RunConfig.from_run_config(settings)
-    if isinstance(grid, HttpGrid):
-        refuse_seed(config)
-    result = run_training(config, grid, on_metrics=_log_rounds(config.rounds))
-    log(logging.INFO, "model, ledger and report: %s", result["out"])
-
-
-def _log_rounds(rounds: int) -> Callable[[Mapping[str, Any]], None]:
+def _log_rounds(rounds: int) -> OnMetrics:
     """Logs about ten rounds of so many, from the lines of ``metrics.jsonl``: what is released."""
     accuracy: float | None = None
 

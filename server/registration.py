@@ -15,14 +15,13 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from flwr.serverapp import Grid
-from flwr.supercore.primitives.asymmetric import public_key_to_bytes
-from flwr.superlink.grid.http_grid import HttpGrid
 
 from murmuration.preference.data.errors import BadRow, InputError
 from murmuration.preference.data.user_ids import user_cell
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.regular_files import read_regular
 from murmuration.strategies.config import RunConfig
+from murmuration.strategies.protocol.flower_internals import HttpGrid, public_key_to_bytes
 from murmuration.strategies.protocol.registration import Hosted, Registration
 from murmuration.strategies.settings.toml_text import parse_toml
 

@@ -7,10 +7,10 @@ description of features as JSON, names in a log, or 60 million parts of no lengt
 from typing import Any
 
 from flwr.app import ConfigRecord, RecordDict
-from flwr.proto.recorddict_pb2 import RecordDict as RecordDictProto
 
 from murmuration.client.agent.policy import PolicyRefusal
 from murmuration.privacy.secure_aggregation.party import MOST_PARTIES, SEALED_BYTES
+from murmuration.strategies.protocol.flower_internals import RecordDictProto
 from murmuration.strategies.protocol.secure_messages import ENTRY_BYTES
 from murmuration.strategies.protocol.stated_plan import PARAMETER
 

@@ -14,10 +14,13 @@ import time
 from pathlib import Path
 
 from flwr.app import RecordDict
-from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
-from flwr.proto.recorddict_pb2 import RecordDict as RecordDictProto
 
 from murmuration.preference.data.errors import InputError
+from murmuration.strategies.protocol.flower_internals import (
+    RecordDictProto,
+    recorddict_from_proto,
+    recorddict_to_proto,
+)
 
 MAGIC = b"MMA1"
 #: The longest frame, in bytes: a model of ten million numbers and something.

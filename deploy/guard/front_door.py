@@ -24,17 +24,21 @@ from typing import Any, cast
 
 import anyio
 from fastapi import HTTPException, Request
-from flwr.common.constant import FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE
-from flwr.proto.fleet_pb2 import ActivateNodeRequest, PushMessagesRequest
-from flwr.server.superlink.linkstate import LinkState
-from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER
-from flwr.supercore.error import ApiErrorCode, FlowerError
-from flwr.supercore.error.catalog import API_ERROR_MAP
-from flwr.superlink.routers.fleet.node_auth import authenticate_node
 from google.protobuf.message import DecodeError
 from starlette.datastructures import Headers
 
 from murmuration.deploy.guard.connections import CONNECTION, BoundedConnection
+from murmuration.strategies.protocol.flower_internals import (
+    API_ERROR_MAP,
+    CHUNK_BYTES,
+    KEY_HEADER,
+    ActivateNodeRequest,
+    ApiErrorCode,
+    FlowerError,
+    LinkState,
+    PushMessagesRequest,
+    authenticate_node,
+)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -51,7 +55,7 @@ BEGINNING = {
 }
 PUSH_MESSAGES, PUSH_OBJECT = f"{FLEET}push-messages", f"{FLEET}push-object"
 #: The most bytes of a body: one chunk of an array, and what Flower writes around it.
-OBJECT_BYTES = FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE + 64 * 2**10
+OBJECT_BYTES = CHUNK_BYTES + 64 * 2**10
 #: Of any other request. A reply's list of chunks is here: 3,600 of them, 18 GiB, at most.
 BODY_BYTES = 256 * 2**10
 BODY_SECONDS = 60.0
@@ -191,7 +195,7 @@ class FrontDoor:
         """Return the node that signed a request's headers; Refused where that is none."""
         headers = Headers(scope=scope)
         try:
-            key = b64decode(headers[FLEET_HTTP_PUBLIC_KEY_HEADER], validate=True)
+            key = b64decode(headers[KEY_HEADER], validate=True)
             if node := await anyio.to_thread.run_sync(
                 self._verified, key, headers, limiter=self._checks
             ):

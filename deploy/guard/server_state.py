@@ -16,8 +16,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from flwr.common.constant import Status
-from flwr.server.superlink.linkstate import LinkState
+from murmuration.strategies.protocol.flower_internals import LinkState, Status
 
 LOCKED = 2.0  # seconds that one attempt waits for the SuperLink's writing
 _BETWEEN = 0.25

@@ -1,5 +1,5 @@
-"""A Flower app of one's own: a project whose ServerApp and ClientApp are ours, with a data hook,
-settings and a test. It is what Flower Hub takes (`fab-format-version` 1)."""
+"""A Flower app of one's own, as Flower's quickstarts look: data, a ServerApp to be changed, our
+ClientApp, settings. It is what Flower Hub takes (`fab-format-version` 1)."""
 
 import re
 from importlib import metadata
@@ -19,10 +19,9 @@ FILES = {
     "LICENSE": "LICENSE.txt",
     ".gitignore": "gitignore.txt",
     "@PACKAGE@/__init__.py": "",
-    "@PACKAGE@/data.py": "data.py.txt",
     "@PACKAGE@/server_app.py": "server_app.py.txt",
     "@PACKAGE@/client_app.py": "client_app.py.txt",
-    "tests/test_app.py": "test_app.py.txt",
+    "@PACKAGE@/task.py": "task.py.txt",
 }
 
 

@@ -29,8 +29,6 @@ from typing import Any, Self
 
 import joblib
 import tomli_w
-from flwr.proto.control_pb2 import ListRunsRequest, StreamLogsRequest
-from flwr.supercore.control import ControlHttpClient
 
 from murmuration.client.store import load
 from murmuration.deploy import commands
@@ -38,6 +36,11 @@ from murmuration.server.evaluation import on_bad_rows
 from murmuration.sims.runtimes.app_bundle import Setting, write_bundle
 from murmuration.sims.runtimes.process_reaper import kept, listens
 from murmuration.strategies.config import RunConfig
+from murmuration.strategies.protocol.flower_internals import (
+    ControlHttpClient,
+    ListRunsRequest,
+    StreamLogsRequest,
+)
 
 START_SECONDS = 60.0  # for a SuperLink on a machine under load; a quiet one needs 1.2
 TICK_SECONDS = 0.2

@@ -11,8 +11,12 @@ from uuid import uuid4
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
-from flwr.supercore.run import Run
-from flwr.supercore.task_identity import TaskIdentity
+
+from murmuration.strategies.protocol.flower_internals import (
+    Run,
+    set_message_id,
+    set_task_identity,
+)
 
 Scalar = bool | int | float | str
 
@@ -112,14 +116,10 @@ class LocalGrid(InProcessGrid):
             return Message(Error(code=RAISED, reason=reason), reply_to=message)
 
 
-def set_task_identity() -> None:
-    """Messages take their sender from here; Flower sets it in processes of its own."""
-    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 0, 1
-
-
 def number(message: Message) -> str:
     """Give a message an id, which Flower's own grid does when it is sent; the id."""
-    message.metadata.__dict__["_message_id"] = message_id = str(uuid4())
+    message_id = str(uuid4())
+    set_message_id(message, message_id)
     return message_id
 
 
@@ -134,5 +134,8 @@ def serve(server_app: ServerApp, grid: Grid, run_config: Mapping[str, Scalar]) -
 def run_local(
     run_config: Mapping[str, Scalar], *, nodes: int, server_app: ServerApp, client_app: ClientApp
 ) -> None:
-    """Run a ServerApp over ``nodes`` nodes in this process; its exceptions pass through."""
+    """Run ``server_app`` over ``nodes`` nodes in this process; its exceptions pass through.
+
+    Each runs ``client_app`` with ``run_config``, and is told its share as in Flower's simulation.
+    """
     serve(server_app, LocalGrid(client_app, nodes, run_config), run_config)

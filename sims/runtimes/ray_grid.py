@@ -30,7 +30,6 @@ from murmuration.sims.runtimes.local import (
     Scalar,
     number,
     serve,
-    set_task_identity,
 )
 from murmuration.sims.runtimes.ray_cluster import (
     Workers,
@@ -39,6 +38,7 @@ from murmuration.sims.runtimes.ray_cluster import (
     worker_failed,
     workers_of,
 )
+from murmuration.strategies.protocol.flower_internals import set_task_identity
 
 _WAIT = 1.0  # seconds until the server looks whether its patience is at an end
 SILENCE = 15.0  # seconds of waiting for the cluster without a word

@@ -18,6 +18,7 @@ from murmuration.strategies.protocol.availability import (
     RunAborted,
     failed_node,
 )
+from murmuration.strategies.protocol.flower_internals import set_error, set_sender
 from murmuration.strategies.protocol.node_texts import said
 
 PrivateLog = Callable[[Mapping[str, object]], None]
@@ -108,10 +109,10 @@ def exchange(
             if node is not None:
                 arrived = True
                 if node >= 0:  # what the sender says of itself is the sender's word, no more
-                    reply.metadata.__dict__["_src_node_id"] = node
+                    set_sender(reply, node)
                 if reply.has_error():
                     words = said(str(reply.error.reason))
-                    reply.__dict__["_error"] = Error(reply.error.code, words)
+                    set_error(reply, Error(reply.error.code, words))
                     if simulated:
                         raise failed_node(words, simulated)
                 unanswered -= 1

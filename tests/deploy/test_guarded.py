@@ -8,13 +8,18 @@ import threading
 import time
 from types import SimpleNamespace
 
+import psutil
 import pytest
 import uvicorn
+from deployment import free_port
 
 from murmuration.deploy import guarded
 from murmuration.deploy.guard import peer
+from murmuration.deploy.init import Deployment, write_deployment
 from murmuration.deploy.outsider import as_account
 from murmuration.preference.data.errors import InputError
+from murmuration.research.stress.site import Site
+from murmuration.strategies.protocol.flower_internals import GRPC_SWITCHES
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
 
@@ -127,3 +132,18 @@ def test_a_client_is_started_there_and_says_so(monkeypatch, tmp_path, caplog):
     guarded.main("supernode", ["--port", "9"])
     assert started == [["flower-supernode", "--port", "9"]]
     assert "every account" in caplog.text
+
+
+@pytest.mark.timeout(200)
+def test_there_is_one_port_whatever_the_variables_say(monkeypatch, tmp_path):
+    """Flower has gRPC beside HTTP if it is asked to, for everybody; it is not asked."""
+    for name in GRPC_SWITCHES:
+        monkeypatch.setenv(name, "1")
+    deployment = Deployment(("127.0.0.1",), free_port(), ("alice",))
+    write_deployment(tmp_path / "d", deployment)
+    with Site(tmp_path / "d", deployment, tmp_path / "logs") as site:
+        server = psutil.Process(site.start_superlink().process.pid)
+        ours = [server, *server.children(recursive=True)]
+        ends = [end for one in ours for end in one.net_connections("tcp")]
+    open_ = {end.laddr.port for end in ends if end.status == psutil.CONN_LISTEN}
+    assert open_ == {deployment.port}

@@ -1,4 +1,4 @@
-"""A server with one version of Flower, owners with another: ``make test-flower FLWR=1.42.0``."""
+"""A server with one version of Flower, owners with another: ``make test-flower FLWR=1.41.0``."""
 
 import os
 import subprocess

@@ -68,7 +68,9 @@ def test_flower_accountant(run, tmp_path):
 
 def test_own_server_app(run, tmp_path):
     told = run("own_server_app.py", "--rounds", "3", "--out", "out/app")
-    assert (tmp_path / "out" / "app" / "ledger.jsonl").is_file()
+    account, _ = read_account(tmp_path / "out" / "app" / "ledger.jsonl")
+    assert account.spent.total() == 3
+    assert "ε = 3" in told
     model = RewardModel.load(tmp_path / "out" / "app" / "model")
     assert (model.theta_D != 0).any()
     assert told.splitlines()[-1].startswith(

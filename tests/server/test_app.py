@@ -25,11 +25,12 @@ from murmuration.server import app as server
 from murmuration.server.app import _log_rounds as log_rounds
 from murmuration.server.app import app as server_app
 from murmuration.server.app import decode_each_by_itself
-from murmuration.sims.runtimes.local import run_local, set_task_identity
+from murmuration.sims.runtimes.local import run_local
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.exchange import exchange
+from murmuration.strategies.protocol.flower_internals import set_task_identity
 from murmuration.strategies.protocol.users import RegistryError
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"

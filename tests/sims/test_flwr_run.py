@@ -79,18 +79,19 @@ def test_in_a_clone(tmp_path):
     assert '"max_judgements": 100' in (run.path / "config.json").read_text()
 
 
+@pytest.mark.timeout(1200)
 def test_in_the_folder_of_an_app(tmp_path):
-    app, out = tmp_path / "my-app", tmp_path / "run"
+    """As its README says, with Flower's own number of nodes: the accuracy is printed at the end."""
+    app = tmp_path / "my-app"
     write_app(app)
     (block,) = re.findall(r"```sh\n(.*?)```", (app / "README.md").read_text(), re.DOTALL)
     _, rest = block.split("pip install -e .\n")  # where Murmuration comes from an index
-    printed = type_(
-        rest.replace("-c '", "-c 'rounds=2 ").replace("/absolute/folder", str(out)),
-        app,
-        tmp_path / "home",
-    )
-    assert "round 2 of 2, ε 3.00" in printed
-    assert Run.load(out).result["rounds"] == 2
+    typed = rest.replace("flwr run . ", "flwr run . -c rounds=10 ")
+    printed = type_(typed, app, tmp_path / "home")
+    assert "round 10: epsilon 3.00" in printed
+    (place,) = re.findall(r"accuracy 7\d\.\d%; all of the run is in (\S+)", printed)
+    run = Run.load(place)
+    assert run.result["rounds"] == 10 and run.path.is_relative_to(tmp_path / "home")
 
 
 def test_a_run_that_fails_says_so(tmp_path):

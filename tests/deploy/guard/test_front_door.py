@@ -129,7 +129,7 @@ def test_a_signed_body_that_is_too_long_is_refused(superlink, path):
 
 def test_a_whole_chunk_of_an_array_fits(superlink):
     """Flower then says of it that there is no such run: it has been read and parsed."""
-    most = front_door.FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE + 2**10
+    most = front_door.CHUNK_BYTES + 2**10
     status, said = superlink.post("push-object", bytes(most), superlink.alice.headers())
     assert (status, b"protobuf" in said) == (400, True)
 

@@ -8,9 +8,9 @@ from failing import Prepared
 from flwr.app import ConfigRecord, RecordDict
 
 from murmuration.client.agent.policy import HOLD_OUT, Policy
-from murmuration.sims.runtimes.local import set_task_identity
 from murmuration.strategies.protocol import messages, plan_query
 from murmuration.strategies.protocol.availability import RunAborted
+from murmuration.strategies.protocol.flower_internals import set_task_identity
 from murmuration.strategies.protocol.messages import MalformedReply, RegistryEntry
 from murmuration.strategies.protocol.plan_query import OPENDP, RULES, Answers, read_reply, reply
 from murmuration.strategies.protocol.users import Registry

@@ -1,0 +1,1 @@
+"""An app that leaves privacy out."""
