@@ -55,6 +55,14 @@ class DamagedPromise(InputError):
         self.why = why
 
 
+class NothingPromised(InputError):
+    """A run among those that a model came from, its ``lineage``, promised users nothing."""
+
+    def __init__(self, message: str, lineage: Promise) -> None:
+        super().__init__(message)
+        self.lineage = lineage
+
+
 def files_of(
     promise: Promise, folder: Path, details: Mapping[str, Any] | None = None
 ) -> dict[str, bytes]:
@@ -138,7 +146,7 @@ def lineage_of_model(
             except _UNREADABLE as error:
                 # What was declared public above says it of this, unless this states runs.
                 if not lineage.public or (folder / FILE).exists():
-                    raise _unknown(f"{what} {name}", error, advice, folder / FILE) from None
+                    raise _unknown(f"{what} {name}", error, advice, folder) from None
     except OSError as error:
         if lineage.public:
             return lineage
@@ -189,10 +197,11 @@ def lineage_of_saved(
     lineage |= stated
     if not (lineage.runs or lineage.public or may_be_base):
         raise InputError(f"{what} {path}: nothing says whose data it was made from; {advice}")
-    if any(run.epsilon is None or run.terms.unit is not Unit.USER for run in lineage.runs):
-        raise InputError(
+    if not all(map(_promised_users, lineage.runs)):
+        raise NothingPromised(
             f"{what} {path}: a run that made it promised its users nothing, so what is made with "
-            f"it is not private either; if all its data were public, say so with {option} public"
+            f"it is not private either; if all its data were public, say so with {option} public",
+            lineage,
         )
     return lineage
 
@@ -207,9 +216,14 @@ def _of_served(what: str, name: str, option: str, given: str) -> Promise:
             f"{what} {name}: a server shows no folder, so what the model cost users is not known: "
             f"say {option} public if it was trained on no private data, or {option} LEDGER"
         )
-    if any(run.epsilon is None or run.terms.unit is not Unit.USER for run in stated.runs):
+    if not all(map(_promised_users, stated.runs)):
         raise InputError(f"{option}: a run of {what} {name} promised its users nothing")
     return stated
+
+
+def _promised_users(run: ReleasedRun) -> bool:
+    """True if a run has an ε, and it is for users."""
+    return run.epsilon is not None and run.terms.unit is Unit.USER
 
 
 def mark_of(promise: Promise) -> dict[str, str]:
@@ -359,19 +373,23 @@ def promise_of_run(folder: Path) -> Promise:
         raise InputError(f"{folder}: what it promises is not known: {first_line(error)}") from None
 
 
-def _unknown(model: str, error: Exception, advice: str, states: Path) -> InputError:
-    """The error that a model's cost is not known, or that the file which ``states`` it is
-    damaged."""
+def _unknown(model: str, error: Exception, advice: str, folder: Path) -> InputError:
+    """The error that a model's cost is not known, or that what states it is damaged or gone: a file
+    in its folder, or what its run left beside that."""
     why = (
         f"{model}: a model that was trained on users, and what that cost them is not known: "
         f"{first_line(error)}"
     )
-    return DamagedPromise(why, advice) if states.exists() else InputError(f"{why}; {advice}")
+    whole, files = folder.resolve(), [folder / FILE]
+    if whole.name == "model":
+        files += [whole.parent / RESULT, whole.parent / "ledger.jsonl"]
+    stated = any(file.exists() for file in files)
+    return DamagedPromise(why, advice) if stated else InputError(f"{why}; {advice}")
 
 
 def _declared_public(what: str, path: str, option: str, may_be_base: bool) -> Promise:
     """With the private runs that its folder states: a word does not take them back, nor does damage
-    to what states them."""
+    to what states them. What promised nothing is what the word is about."""
     try:
         lineage = lineage_of_saved(what, path, option, "", may_be_base=may_be_base)
     except DamagedPromise as error:
@@ -379,7 +397,10 @@ def _declared_public(what: str, path: str, option: str, may_be_base: bool) -> Pr
             f"{error.why}; that it is public takes back nothing that it stated: bring back an "
             "undamaged copy, or name the ledgers of its runs"
         ) from None
-    except InputError:  # nothing is stated, or nothing was promised
+    except NothingPromised as error:
+        runs = tuple(filter(_promised_users, error.lineage.runs))
+        return Promise(runs, error.lineage.stated).declared_public()
+    except InputError:  # nothing is stated
         return Promise().declared_public()
     return lineage.declared_public()
 
@@ -401,16 +422,15 @@ def _of_head(what: str, folder: Path, advice: str, elsewhere: Mapping[str, Path]
         public, heads = _stated(result)
         encoder = str(result.features.get("path", ""))
     except _UNREADABLE as error:
-        ledger = run / "ledger.jsonl" if mine else folder / FILE
-        raise _unknown(f"{what} {folder}", error, advice, ledger) from None
+        raise _unknown(f"{what} {folder}", error, advice, folder) from None
     if public:
         before = _declared_public(what, encoder, "", may_be_base=True)
     else:
         before = lineage_of_model(what, encoder, advice, elsewhere) if encoder else Promise()
     lineage = before | Promise((this,))
     if heads - (_heads(lineage) + Counter(elsewhere.keys())):
-        raise InputError(
-            f"{what} {folder}: its encoder came from runs whose ledgers are not there; {advice}"
+        raise DamagedPromise(
+            f"{what} {folder}: it came from runs whose ledgers are not there", advice
         )
     return lineage
 

@@ -246,6 +246,8 @@ class Policy:
             strengths = len(data.get(STRENGTHS, ()))
             of_scorer = data.get(SCORER, {}).get("features")
             others = [path for value in data.values() for path in _paths(value)]
+            if any(path in _UNNAMED for path in others):
+                raise ValueError("a model that goes by the name of something else")
             if type(size) is not int or type(ngrams) is not int:
                 raise TypeError("sizes that are no whole numbers")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

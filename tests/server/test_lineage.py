@@ -329,6 +329,9 @@ def test_an_unknown_base_of_ours_is_refused(config, tmp_path):
     (model / "murmuration.json").unlink()  # the card still says whose it is
     refused(r"not known: .*privacy\.json")
     public = replace(then, base_privacy="public")
+    with pytest.raises(InputError, match="takes back nothing"):  # its run is beside it
+        lineage_of(public)
+    public = replace(public, base=str(shutil.copytree(model, tmp_path / "elsewhere")))
     assert lineage_of(public).public
     assert "declared public" in lineage_of(public).sentences[0]
     ledger = Path(config.out) / "ledger.jsonl"
@@ -579,7 +582,7 @@ def test_a_head_of_a_run_that_says_too_little_is_refused(head):
         promise_of_run(model.parent)
     runs = [*result["promise"]["runs"], {"ledger_head": "x"}]
     path.write_text(json.dumps({**result, "promise": {**result["promise"], "runs": runs}}))
-    with pytest.raises(InputError, match="encoder came from runs"):
+    with pytest.raises(InputError, match="came from runs whose ledgers"):
         lineage_of_saved(REWARD[0], str(model), REWARD[1], "")
     path.unlink()
     with pytest.raises(InputError, match="is not known"):
@@ -618,6 +621,30 @@ def test_a_run_that_promised_nothing_makes_nothing_private(head):
     for given in ("", str(ledger)):
         with pytest.raises(InputError, match="promised its users nothing"):
             lineage_of_saved(REWARD[0], str(model), REWARD[1], given)
+
+
+def test_what_promised_nothing_hides_nothing_below_it(head):
+    """That the last run's data were public is no word about those before it."""
+    first = head("a", "--epsilon", 2)
+    middle = head("b", "--strategy", "nonprivate", "--start", first)
+    ours = lineage_of_saved(REWARD[0], str(first), REWARD[1], "").runs
+    public = lineage_of_saved(REWARD[0], str(middle), REWARD[1], "public")
+    assert (public.runs, public.public) == (ours, True)
+
+
+def test_what_is_gone_is_missed_even_where_a_word_says_that_all_was_public(head):
+    first = head("a", "--epsilon", 2)
+    second = head("b", "--epsilon", 1, "--start", first)
+
+    def refused(model):
+        with pytest.raises(InputError, match="takes back nothing that it stated"):
+            lineage_of_saved(REWARD[0], str(model), REWARD[1], "public")
+
+    for file in [second / "privacy.json", *second.glob("ledger-*")]:
+        file.unlink()
+    refused(second)
+    (first.parent / "ledger.jsonl").unlink()
+    refused(first)
 
 
 def test_a_run_that_protected_rows_promised_people_nothing(head):
