@@ -187,7 +187,7 @@ def _origin(config: RunConfig, described: Mapping[str, Any]) -> tuple[Promise, s
     if is_folder_of_a_model(config.start):
         of_start = lineage_of_start(config.start, config.base_privacy)
         others = of_start if others is None else others | of_start
-    rows = (("--data", config.data), ("--test", config.test), ("--public", config.public))
+    rows = (("--data", config.data), ("--test", config.test))
     of_rows = combined(
         lineage_of_data(option, source, config.base_privacy) for option, source in rows
     )

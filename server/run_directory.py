@@ -4,7 +4,7 @@
                     seed and keys to them
     ledger.jsonl    every release and its cost; ledger.jsonl.head: how long it is, and its hash
     base.json       which language model is trained: where it lies, its SHA-256, its commit on a hub
-    start.json      digests of where a linear reward begins, and of its features and directions
+    start.json      a digest of where a linear reward begins
     released.json   values that were released before the first round or after the last, if any
     metrics.jsonl   a line for each round, from accounted releases only
     checkpoint/     the last round's model and optimizer
@@ -283,21 +283,20 @@ class RunDirectory(RunFolder):
                 )
         self.write_json("base.json", Disclosure.public(now))
 
-    def keep_start(self, digests: Mapping[str, str]) -> None:
-        """Note the digests of where the run begins, and of its features with their directions.
+    def keep_start(self, digest: str) -> None:
+        """Note the digest of where the run begins.
 
         Raises:
-            InputError: the run goes on, and one is not what it was.
+            InputError: the run goes on, and it is not what it was.
         """
-        before = self._read_json("start.json") or dict(digests)
-        for name, what in (("start", "--start"), ("directions", "--public or --features")):
-            if before.get(name) != digests[name]:
-                raise InputError(
-                    f"--resume: what {what} names is not what the run was begun with: SHA-256 "
-                    f"{digests[name][:16]}…, was {str(before.get(name))[:16]}…; bring it back, or "
-                    "begin again with another --out"
-                )
-        self.write_json("start.json", Disclosure.public(dict(digests)))
+        before = self._read_json("start.json").get("digest", digest)
+        if before != digest:
+            raise InputError(
+                "--resume: what --start names is not what the run was begun with: SHA-256 "
+                f"{digest[:16]}…, was {str(before)[:16]}…; bring it back, or begin again with "
+                "another --out"
+            )
+        self.write_json("start.json", Disclosure.public({"digest": digest}))
 
     def once(self, name: str, release: Callable[[], Released[Value]]) -> Value:
         """A value that is released once in a run and kept in ``released.json``.

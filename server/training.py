@@ -18,7 +18,7 @@ from flwr.serverapp import Grid
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.kinds.model import Examples, Model
-from murmuration.preference.kinds.starting import digest_of_numbers
+from murmuration.preference.kinds.starting import digest_of_start
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.spending import Spending
 from murmuration.privacy.accounting.terms import Caveat
@@ -140,8 +140,8 @@ def begun(
     source = Randomness(config.seed if config.seed >= 0 else None)
     described = model.to_config()
     folder.keep_base(described)
-    if config.start or config.directions:
-        folder.keep_start(digest_of_numbers(model.start_D, described))
+    if config.start:
+        folder.keep_start(digest_of_start(model.start_D, described))
     config = replace(config, timeout=config.timeout or TIMEOUT)
     taking_part = participants(config, grid, folder, json.dumps(described))
     config = config.resolved(len(taking_part.registry))

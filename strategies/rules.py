@@ -33,11 +33,6 @@ def _hashes(run: Settings) -> bool:
     return not named and texts.partition(":")[0] in ("hashing", "")
 
 
-def _along(run: Settings) -> bool:
-    """True where a reward is learnt along some directions, or ``auto`` may say so."""
-    return run.directions not in ("", "all")
-
-
 def _loss(run: Settings) -> PolicyObjective:
     return objective(run.loss or DEFAULT)
 
@@ -190,33 +185,14 @@ _POLICIES = (
 )
 _STARTS = (
     Rule(
-        lambda run, strategy: (
-            (run.start or _along(run)) and (run.base or run.task != "reward" or strategy.features)
-        ),
-        "--start and --directions are for a linear reward on --features",
-        ({"start": None, "directions": None, "public": None},),
+        lambda run, strategy: run.start and (run.base or run.task != "reward" or strategy.features),
+        "--start is for a linear reward on --features",
+        ({"start": None},),
     ),
     Rule(
         lambda run, strategy: run.start == LENGTH and run.length == "none",
         "--start length needs a feature that counts the length, and --length none has none",
         ({"length": None}, {"start": None}),
-    ),
-    Rule(
-        lambda run, strategy: _along(run) and not run.public,
-        "--directions {directions} come from the responses of public judgements, of people outside "
-        "training",
-        ({"public": "FILE"}, {"directions": None}),
-    ),
-    Rule(
-        lambda run, strategy: run.directions == "auto" and not run.users,
-        "--directions auto follows from --users, the public number of users to train on, which is "
-        "not given",
-        ({"directions": "64"}, {"directions": None, "public": None}),
-    ),
-    Rule(
-        lambda run, strategy: run.public and not _along(run),
-        "--public is what --directions come from",
-        ({"directions": "64"}, {"public": None}),
     ),
 )
 _SOLVED = (

@@ -237,7 +237,8 @@ def described_base(config: Settings) -> dict[str, Any]:
     """The config of the model that --base or --features name, for `preference.bases.base_of`.
 
     Raises:
-        InputError: settings that do not go together, or a folder that is not there.
+        InputError: settings that do not go together, a folder that is not there, or a start that
+            cannot be used.
     """
     from murmuration.preference.features.hashing import parse_features
     from murmuration.preference.features.language_head import KIND as HEAD
@@ -245,29 +246,16 @@ def described_base(config: Settings) -> dict[str, Any]:
 
     if not config.base:
         features = parse_features(config.features, config.length, config.items)
-        return _from_public(features, config) if config.start or config.directions else features
+        if not config.start:
+            return features
+        from murmuration.preference.kinds.starting import described_features
+
+        return described_features(features, config.start)
     settings = base_settings(config)
     if settings.train == "head":
         of_head = {name: value for name, value in settings.described.items() if name in SETTINGS}
         return {"kind": HEAD, **of_head}
     return settings.to_config()
-
-
-def _from_public(features: dict[str, Any], config: Settings) -> dict[str, Any]:
-    """Features with the start among them, along the directions of public responses.
-
-    Raises:
-        InputError: these, or the start, cannot be used.
-    """
-    from murmuration.preference.data.loading import load_data
-    from murmuration.preference.kinds.starting import described_features
-    from murmuration.strategies.steps.directions import directions_of
-
-    count, public = directions_of(config), None
-    if count:
-        schema = replace(config.schema, labels="true")
-        public = load_data("reward", config.public, config.columns, schema=schema)
-    return described_features(features, config.start, count, public)
 
 
 def base_settings(config: Settings, **instead: Any) -> "BaseSettings":

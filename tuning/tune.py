@@ -148,9 +148,7 @@ def _search(
     configs = [make_config({**given, **point, "out": str(folder)}) for point in combinations]
     search = Search([replace(config, out="") for config in configs], combinations, stopping)
     shared = {name: value for name, value in given.items() if name not in ("seed", "out")}
-    shared |= {
-        name: getattr(configs[0], name) for name in ("data", "test", "items", "start", "public")
-    }
+    shared |= {name: getattr(configs[0], name) for name in ("data", "test", "items", "start")}
     return search, {name: value for name, value in shared.items() if value != ""}
 
 
@@ -165,8 +163,7 @@ def _refuse_lineage(configs: Sequence[RunConfig]) -> None:
         raise InputError(
             f"--start {first.start}: a search is not of a start that was trained on users"
         )
-    rows = (("--data", first.data), ("--test", first.test), ("--public", first.public))
-    for option, source in rows:
+    for option, source in (("--data", first.data), ("--test", first.test)):
         if marks_in(source):
             raise InputError(f"{option} {source}: a search is not of rows that private models made")
     for features, items in {(config.features, config.items) for config in configs}:

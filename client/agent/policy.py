@@ -28,7 +28,7 @@ from flwr.app import RecordDict
 
 from murmuration.client import secure
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.features.directions import SCORER
+from murmuration.preference.features.feature_map import SCORER
 from murmuration.preference.features.strengths import STRENGTHS
 from murmuration.privacy.accounting.event import Event
 from murmuration.privacy.accounting.grid_noise import DiscretizedGaussian

@@ -185,7 +185,7 @@ def make_config(given: Mapping[str, Any]) -> RunConfig:
     for name, value in chosen.items():
         chosen[name] = typed(name, value)
     out, resume = chosen.pop("out", None), chosen.pop("resume", False)
-    for name in ("data", "test", "public"):
+    for name in ("data", "test"):
         if chosen.get(name):
             chosen[name] = absolute(chosen[name])
     for name, value in chosen.items():
@@ -272,10 +272,7 @@ def _ask_no_hub(written: Mapping[str, Any], given: Mapping[str, Any]) -> None:
 
 def _of_hub(written: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     """The settings that name something of a hub in a file, and are not ``given`` beside it."""
-    names = {
-        name: str(written.get(name) or "")
-        for name in ("base", "features", "data", "test", "public")
-    }
+    names = {name: str(written.get(name) or "") for name in ("base", "features", "data", "test")}
     _, names["features"] = text_features(names["features"])
     return [
         name for name, text in names.items()

@@ -129,6 +129,7 @@ def train_config(
     report_to: str | Report | None = None,
 ) -> Run:
     """Run a config, as ``train`` does; notes go to the terminal, or to ``on_note``."""
+    from murmuration.planning.advice import start_for
     from murmuration.sims.runtimes.execute import execute
     from murmuration.sims.runtimes.ray_cluster import Workers
     from murmuration.sims.runtimes.tracking import tracked
@@ -141,6 +142,7 @@ def train_config(
             workers=workers or Workers(),
             quiet=not progress,
             on_note=on_note,
+            advice=start_for if progress else None,
         )
     return Run(Path(config.out), result)
 

@@ -1,4 +1,4 @@
-"""Advice on features for a given number of users, and accuracies measured elsewhere.
+"""Advice on features and a start for a number of users, and accuracies measured elsewhere.
 
 Which features: on crowd workers' judgements of arguments nothing was above SmolLM2's states by
 user, with 1,056 and 2,616 users; it was above hashing at epsilon 1, and above both over 16 topics
@@ -27,6 +27,8 @@ from murmuration.strategies.settings.run import Settings
 
 #: Users times epsilon up to which minilm is better than hashing on topics that were trained on.
 ENCODER_BELOW = 8_000
+#: Users times epsilon below which a start often pays (``reproduce few-people``: most up to 100).
+START_BELOW = 300
 #: Delta is at most this part of 1 / users, and at most the default.
 _DELTA_SHARE, _MOST_DELTA = 10, 5
 #: Scripts, by Unicode's names, of which the vocabulary of minilm (bert-base-uncased) has the
@@ -81,6 +83,16 @@ def features_for(
         return Features(("smollm2", "minilm", "hashing"), "best as measured; minilm is faster")
     return Features(
         ("smollm2", "hashing"), "best as measured; hashing is faster, for topics that users judged"
+    )
+
+
+def start_for(users: int, epsilon: float) -> str:
+    """Where to begin with so few users (to train on), in a sentence; empty where they are more."""
+    if users * epsilon >= START_BELOW:
+        return ""
+    return (
+        f"With {users:,} users at ε = {epsilon:g}, --start length, or --start with the folder of a "
+        "public reward, often pays and hardly ever costs accuracy"
     )
 
 

@@ -40,7 +40,6 @@ from murmuration.preference.linear.examples import distinct_texts
 from murmuration.preference.models import MODELS
 from murmuration.privacy.figures import counted, duration
 from murmuration.strategies.settings.run import Settings
-from murmuration.strategies.steps.directions import advice_for
 from murmuration.terminal.tables import as_text, table_of
 
 _OWN = (
@@ -279,9 +278,9 @@ class DataSummary:
             "accuracy": f"accuracy with {others['users']} others",
             "features": "--features",
         }
-        starting = advice_for(users, self.epsilon)
+        start = advice.start_for(users, self.epsilon)
         below = [
-            starting,
+            *([start] if start else []),
             advice.caveat(),
             "How much noise that is, and other numbers: `murmuration plan`.",
         ]

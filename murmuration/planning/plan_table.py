@@ -7,7 +7,6 @@ from rich.table import Table
 from murmuration.planning import advice
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies import registry
-from murmuration.strategies.steps.directions import advice_for
 from murmuration.terminal.tables import table_of
 from murmuration.terminal.terminal import Terminal
 
@@ -48,7 +47,8 @@ def print_plan(numbers: dict[str, Any]) -> None:
     features = advice.features_for(int(numbers["users"]), numbers["epsilon"])
     console.print(f"--features {features.names[0]}: {features.why}", style="dim")
     console.print(advice.TAKES[features.names[0]], style="dim")
-    console.print(advice_for(int(numbers["users"]), numbers["epsilon"]), style="dim", markup=False)
+    if start := advice.start_for(int(numbers["users"]), numbers["epsilon"]):
+        console.print(start, style="dim")
     if numbers["delta"] >= 1 / numbers["users"]:
         console.print("delta is not below 1 / users: that is no privacy", style="yellow")
     rows = advice.accuracies()

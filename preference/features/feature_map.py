@@ -8,6 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
+#: In a map's config: what describes the scorer (`preference.features.scorer`) in front of it.
+SCORER = "scorer"
+
 
 class FeatureMap(Protocol):
     """φ(prompt, response) → D numbers."""

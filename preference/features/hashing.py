@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from murmuration.preference.data.errors import InputError, first_line
-from murmuration.preference.features.feature_map import FeatureMap
+from murmuration.preference.features.feature_map import SCORER, FeatureMap
 from murmuration.preference.features.text_length import check_length, length_feature
 from murmuration.preference.features.words import DEFINITION, HASHED
 from murmuration.preference.gguf import is_gguf
@@ -142,14 +142,13 @@ def _features(
 def feature_map(config: Mapping, *, keep: bool = True) -> FeatureMap:
     """The feature map that a config describes (`kind` and the arguments of its class; `words` is
     the definition of words, if length counts them; `strengths` a list beside them, `scorer` a
-    public model whose score is one more, `directions` those along which all are taken). It caches
-    states of texts unless ``keep`` is false (`preference.features.frozen_states`).
+    public model whose score is one more). It caches states of texts unless ``keep`` is false
+    (`preference.features.frozen_states`).
 
     Raises:
         InputError: an unknown kind or argument, an encoder that cannot be loaded, or another
             definition of words.
     """
-    from murmuration.preference.features.directions import DIRECTIONS, SCORER, directions_of
     from murmuration.preference.features.encoders import EncoderFeatures
     from murmuration.preference.features.language_head import KIND as LANGUAGE_HEAD
     from murmuration.preference.features.language_head import LanguageHead
@@ -157,9 +156,6 @@ def feature_map(config: Mapping, *, keep: bool = True) -> FeatureMap:
     from murmuration.preference.features.language_states import LanguageStates
     from murmuration.preference.features.strengths import STRENGTHS, Strengths
 
-    if DIRECTIONS in config:
-        plain = {name: value for name, value in config.items() if name != DIRECTIONS}
-        return directions_of(config[DIRECTIONS], feature_map(plain, keep=keep))
     if SCORER in config:
         return _scored(config, keep)
     if STRENGTHS in config:
@@ -195,7 +191,6 @@ def feature_map(config: Mapping, *, keep: bool = True) -> FeatureMap:
 
 def _scored(config: Mapping, keep: bool) -> FeatureMap:
     """Features with a scorer's score in front; InputError as of `feature_map`."""
-    from murmuration.preference.features.directions import DIRECTIONS, SCORER
     from murmuration.preference.features.scorer import Scored, scorer_of
 
     others = {name: value for name, value in config.items() if name != SCORER}
@@ -204,8 +199,8 @@ def _scored(config: Mapping, keep: bool) -> FeatureMap:
         raise InputError("features with a scorer: it is described by no mapping")
     its_own = described.get("features")
     if its_own is not None:
-        if not isinstance(its_own, Mapping) or {SCORER, DIRECTIONS} & its_own.keys():
-            raise InputError("a scorer that stands on another scorer, or on directions")
+        if not isinstance(its_own, Mapping) or SCORER in its_own:
+            raise InputError("a scorer that stands on another scorer")
         its_own = feature_map(its_own, keep=keep)
     return Scored(scorer_of(described, its_own), feature_map(others, keep=keep))
 

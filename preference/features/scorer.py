@@ -9,6 +9,7 @@ Shape suffixes: R texts, D features.
 """
 
 import base64
+import binascii
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -17,8 +18,7 @@ import numpy as np
 import torch
 
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.features.directions import DIRECTIONS, SCORER, numbers_in
-from murmuration.preference.features.feature_map import FeatureMap
+from murmuration.preference.features.feature_map import SCORER, FeatureMap
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 
@@ -49,15 +49,15 @@ class LinearScorer:
 
     def __init__(self, theta_D: np.ndarray, features: FeatureMap) -> None:
         """Raises InputError for another number of weights than of features, weights that are not
-        finite, or features that have a scorer, or directions, of their own."""
+        finite, or features that have a scorer of their own."""
         self.theta_D, self.features = np.asarray(theta_D, dtype=np.float32), features
         if self.theta_D.shape != (features.dimension,) or not np.isfinite(self.theta_D).all():
             raise InputError(
                 f"a scorer's weights must be {features.dimension} finite numbers, one for each "
                 "feature"
             )
-        if {SCORER, DIRECTIONS} & features.to_config().keys():
-            raise InputError("a scorer that stands on another scorer, or on directions")
+        if SCORER in features.to_config():
+            raise InputError("a scorer that stands on another scorer")
 
     @property
     def uses_prompt(self) -> bool:
@@ -175,7 +175,7 @@ def scorer_of(config: Any, features: FeatureMap | None) -> Scorer:
     """
     try:
         if features is not None:
-            return LinearScorer(numbers_in(config["theta"]), features)
+            return LinearScorer(_numbers_in(config["theta"]), features)
         known = {name: config[name] for name in _DESCRIBED if name in config}
         if not isinstance(config, Mapping) or known != dict(config):
             raise ValueError("it names what no scorer has")
@@ -184,3 +184,13 @@ def scorer_of(config: Any, features: FeatureMap | None) -> Scorer:
         if isinstance(error, InputError):
             raise
         raise InputError(f"a scorer that cannot be read: {error}") from None
+
+
+def _numbers_in(text: Any) -> np.ndarray:
+    """The float32 numbers that a text in base64 holds; TypeError or ValueError if it holds none."""
+    if not isinstance(text, str):
+        raise TypeError("numbers that are no text")
+    try:
+        return np.frombuffer(base64.b64decode(text, validate=True), dtype="<f4")
+    except binascii.Error as error:
+        raise ValueError(str(error)) from None

@@ -9,7 +9,7 @@ import numpy as np
 
 from murmuration.preference.data.judgements import LeftOut
 from murmuration.preference.data.loading import Data
-from murmuration.preference.features.directions import Directions, without_numbers
+from murmuration.preference.features.feature_map import SCORER
 from murmuration.preference.features.hashing import FeatureMap, feature_map
 from murmuration.preference.kinds.model import Model
 from murmuration.preference.linear.examples import PairExamples, pair_examples
@@ -47,8 +47,12 @@ class LinearModel(Model):
 
     @property
     def details(self) -> dict[str, object]:
-        """The features as a result has them: without what stands for many numbers."""
-        return without_numbers(self.to_config())
+        """The features as a result has them: without a scorer's weights."""
+        shown = self.to_config()
+        if SCORER in shown:
+            scorer = shown[SCORER].items()
+            shown[SCORER] = {name: value for name, value in scorer if name != "theta"}
+        return shown
 
     def to_config(self) -> dict[str, Any]:
         """The config of the features."""
@@ -68,9 +72,5 @@ class LinearModel(Model):
     def save(
         self, folder: Path, theta_D: np.ndarray, model: str, options: SaveOptions = DEFAULT
     ) -> None:
-        """Save as `RewardModel.save` does; over the plain features, if they are taken along
-        directions."""
-        features = self.features
-        if isinstance(features, Directions):
-            theta_D, features = features.lifted(theta_D), features.plain
-        RewardModel(theta_D, features, model).save(folder, **vars(options))
+        """Save as `RewardModel.save` does."""
+        RewardModel(theta_D, self.features, model).save(folder, **vars(options))

@@ -1,13 +1,10 @@
-"""Where a linear reward begins, and along which directions it is learnt: public choices both.
+"""Where a linear reward begins: a public choice, or one that carries its promise.
 
 A start is the length of a response, a saved reward on the same features, or any other scorer of
 responses, whose squeezed score becomes a feature more. Training moves the model away from there,
-and what is saved is the sum, an ordinary reward.
+and what is saved is the sum, an ordinary reward. Nothing here reads users' judgements.
 
-Directions come from public responses (`preference.features.directions`). Nothing here reads users'
-judgements.
-
-Legend: D features, K directions, N rows of differences.
+Legend: D features.
 """
 
 import hashlib
@@ -20,9 +17,7 @@ from typing import Any
 import numpy as np
 
 from murmuration.preference.data.errors import InputError, first_line
-from murmuration.preference.data.loading import Data
 from murmuration.preference.data.public_names import LENGTH
-from murmuration.preference.features.directions import Directions, principal_directions
 from murmuration.preference.features.feature_map import FeatureMap
 from murmuration.preference.features.hashing import feature_map
 from murmuration.preference.features.scorer import (
@@ -35,7 +30,6 @@ from murmuration.preference.features.scorer import (
 from murmuration.preference.kinds.linear import LinearModel
 from murmuration.preference.kinds.model import Model
 from murmuration.preference.language.reward import is_language_model, read_about
-from murmuration.preference.linear.examples import pair_examples
 from murmuration.preference.reward import RewardModel, is_linear_reward
 from murmuration.privacy.regular_files import check_folder
 
@@ -43,35 +37,18 @@ from murmuration.privacy.regular_files import check_folder
 LENGTH_WEIGHT = 3.0
 
 
-def described_features(
-    config: Mapping[str, Any], start: str, directions: int, public: Data | None
-) -> dict[str, Any]:
-    """The config of features with the start's score, if it is one of them, along directions.
+def described_features(config: Mapping[str, Any], start: str) -> dict[str, Any]:
+    """The config of features with the start's score, if it is one of them.
 
     Args:
-        config: of the plain features.
-        start: as ``--start``; empty: none.
-        directions: the most directions; 0: all.
-        public: judgements that are public, of which the responses count; None: none are needed.
+        config: of the features without it.
+        start: as ``--start``; not empty.
 
     Raises:
-        InputError: a start that cannot be used; or public responses from which no direction comes.
+        InputError: a start that cannot be used.
     """
-    plain = feature_map(config)
-    theta_D: np.ndarray | None = None
-    if start:
-        plain, theta_D = _begun(plain, start)
-    if not directions or directions >= plain.dimension:
-        return plain.to_config()
-    if public is None:
-        raise InputError(
-            "--directions come from public responses: name judgements of other people with --public"
-        )
-    axes = [theta_D] if theta_D is not None and theta_D.any() else []
-    axes += [_length_axis(plain)] if _counts_length(plain) else []
-    axes_FD = np.array(axes[:directions]).reshape(-1, plain.dimension)
-    basis_DK = principal_directions(_differences(plain, public), axes_FD, directions)
-    return Directions(basis_DK, plain).to_config()
+    features, _ = _begun(feature_map(config), start)
+    return features.to_config()
 
 
 def with_start(model: Model, start: str) -> Model:
@@ -84,14 +61,9 @@ def with_start(model: Model, start: str) -> Model:
         return model
     if not isinstance(model, LinearModel):
         raise InputError("--start is for a linear reward on --features")
-    features = model.features
-    plain = features.plain if isinstance(features, Directions) else features
-    if isinstance(plain, Scored):
-        theta_D = _score_axis(plain)
-    else:
-        _, theta_D = _begun(plain, start)
-    if isinstance(features, Directions):
-        theta_D = features.lowered(theta_D)
+    if isinstance(model.features, Scored):
+        return replace(model, start=_score_axis(model.features))
+    _, theta_D = _begun(model.features, start)
     return replace(model, start=theta_D)
 
 
@@ -152,24 +124,13 @@ def _score_axis(scored: Scored) -> np.ndarray:
     return axis_D
 
 
-def _differences(plain: FeatureMap, public: Data) -> np.ndarray:
-    """Differences of features between the first response and each other, (N, D); of single ones
-    between each and their mean."""
-    judgements = public.as_judgements("--public: users' texts are not judged")
-    rows_ND = pair_examples(judgements, plain).x_RD.numpy()
-    return rows_ND - rows_ND.mean(axis=0) if judgements.kind == "thumbs" else rows_ND
-
-
 def is_folder_of_a_model(start: str) -> bool:
     """True if a start is a saved model, of which somebody may have been trained on."""
     return start not in ("", LENGTH)
 
 
-def digest_of_numbers(theta_D: np.ndarray, config: Mapping[str, Any]) -> dict[str, str]:
-    """SHA-256 of where a run begins, and of its features' config."""
-    text = json.dumps(dict(config), sort_keys=True).encode()
+def digest_of_start(theta_D: np.ndarray, config: Mapping[str, Any]) -> str:
+    """SHA-256 of where a run begins: of θ and of its features' config."""
     numbers = np.ascontiguousarray(theta_D, dtype="<f4").tobytes()
-    return {
-        "start": hashlib.sha256(numbers).hexdigest(),
-        "directions": hashlib.sha256(text).hexdigest(),
-    }
+    text = json.dumps(dict(config), sort_keys=True).encode()
+    return hashlib.sha256(numbers + text).hexdigest()

@@ -236,7 +236,7 @@ ENTRIES = {
         quick_minutes=0.2,
     ),
     "few-people": Entry(
-        "what a public start and a few public directions are worth to few people",
+        "what a public start is worth to few people, and a few public directions",
         few_people.quick_or_not,
         few_people.of_people,
         quick_minutes=0.2,

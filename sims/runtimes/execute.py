@@ -40,10 +40,11 @@ from murmuration.sims.runtimes.shown_prompts import PLACE, keep
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.registry import named
-from murmuration.strategies.steps.directions import advice_for
 
 #: Hears a line that the operator should read.
 OnNote = Callable[[Public[str] | OperatorOnly], None]
+#: What suits so many users at so large an epsilon, in a sentence; empty if nothing is known.
+Advice = Callable[[int, float], str]
 #: Sums of single nodes are hidden among so many, unless it is said how many users a node has.
 _MASKING_NODES = 5
 
@@ -67,10 +68,12 @@ def execute(
     workers: Workers = Workers(),  # noqa: B008  frozen
     quiet: bool = False,
     on_note: OnNote | None = None,
+    advice: Advice | None = None,
 ) -> dict[str, Any]:
     """Run a config in a runtime, with a live view on stderr unless ``quiet``; its result.
 
-    ``on_note`` hears what the operator should know, instead of the terminal.
+    ``on_note`` hears what the operator should know, instead of the terminal. Among that is
+    ``advice`` on linear rewards.
 
     Raises:
         InputError: data or settings that cannot be used.
@@ -93,7 +96,7 @@ def execute(
         with nullcontext() if quiet else live, nullcontext() if quiet else _pace(live):
             live.stage(Public(f"loading {WORDS[config.task].rows}"))
             forget_changed(config.data)
-            nodes = _nodes(config, runtime, users_per_node, note, advise=not quiet)
+            nodes = _nodes(config, runtime, users_per_node, note, advice)
             doing = "computing features" if config.task == "reward" else "reading texts"
             live.stage(Public(doing))
             settings = config.to_run_config()
@@ -193,11 +196,9 @@ def _nodes(
     runtime: Runtime,
     users_per_node: int | None,
     note: OnNote,
-    *,
-    advise: bool = False,
+    advice: Advice | None = None,
 ) -> int:
-    """The number of nodes (0: one for each worker); loads and checks their data. ``advise`` also
-    notes which start and directions suit so many users."""
+    """The number of nodes (0: one for each worker); loads and checks their data."""
     data = _load(config)
     check_data(config, data)
     for text in data.notes:
@@ -207,8 +208,8 @@ def _nodes(
         note(OperatorOnly(f"{rows}, the first: {first}"))
     users = len(data.user_ids)
     linear = config.task == "reward" and not config.base and not named(config.strategy).features
-    if advise and config.private and linear and not config.resume:
-        line = advice_for(config.trained_on(users), config.epsilon)
+    begins = config.private and linear and not (config.start or config.resume)
+    if advice and begins and (line := advice(config.trained_on(users), config.epsilon)):
         note(Public(line) if config.users else OperatorOnly(line))
     if config.private and config.delta * config.trained_on(users) >= 1:
         note(Public(*caveat_sentences([Caveat.LARGE_DELTA])))

@@ -1,6 +1,5 @@
 """Settings of the model, and of its base or features."""
 
-import re
 from dataclasses import dataclass
 
 from murmuration.preference.choices import (
@@ -26,8 +25,6 @@ from murmuration.strategies.settings.declaration import (
     POSITIVE,
     setting,
 )
-
-_COUNT = re.compile(r"[1-9]\d{0,4}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,20 +63,6 @@ class ModelConfig:
         panel=MODEL,
         common=True,
         pinned=whole_start,
-    )
-    directions: str = setting(
-        "",
-        "Learn along so many directions of the features, those in which --public responses differ "
-        "most; auto: 16, 64 or all, by --users and --epsilon. Pays with few users. [default: all]",
-        panel=MODEL,
-        good=lambda value: value in ("", "auto", "all") or bool(_COUNT.fullmatch(value)),
-        expected="auto, all, or a number of directions",
-    )
-    public: str = setting(
-        "",
-        "Public judgements of people outside training, named as --data is: --directions come from "
-        "their responses.",
-        panel=MODEL,
     )
     base: str = setting(
         "",

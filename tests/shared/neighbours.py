@@ -57,13 +57,6 @@ def line(found: object) -> bytes:
     return json.dumps(found).encode()
 
 
-def public_rows() -> list[dict]:
-    """Public judgements of people outside any run, as a source of ``--public``."""
-    pairs = (("Save it now.", "Spend it"), ("Wait, and compare prices", "No"), ("Buy!", "Live now"))
-    rows = [{"prompt": "What now?", "chosen": one, "rejected": other} for one, other in pairs]
-    return [{"user_id": "public", **row} for row in rows]
-
-
 def everybody(kind: str, seed: int, users: int = USERS) -> dict[str, list[bytes]]:
     """Users' lines."""
     draws = np.random.default_rng([seed, 17])

@@ -67,13 +67,6 @@ STRATEGIES: dict[str, tuple[dict, str, tuple[str, ...]]] = {
         {"features": "strengths+hashing:17", "items": json.dumps(ITEMS[1:])}, "votes", ANY
     ),
     "uls from a start": ({"features": "hashing:17", "start": "length"}, "pairs", ANY),
-    "uls along directions": (
-        {
-            "features": "hashing:17", "start": "length",
-            "directions": "4", "public": "neighbours:public_rows",
-        },
-        "pairs", ANY,
-    ),
     "uls thurstone": ({"model": "thurstone"}, "pairs", ANY),
     "uls best of four": ({}, "top-1", ANY),
     "uls ranking": ({}, "ranking", ANY),

@@ -146,7 +146,6 @@ MASKED = {"secure_aggregation": True, "adjacency": "zero-out"}
 BAD = {
     "scale": ["5..5", "1", "a..b"],
     "positive_from": ["high"],
-    "directions": ["0", "-1", "1.5", "many"],
     "task": ["", "write"],
     "train": ["half"],
     "dtype": ["half", "float64"],
@@ -220,7 +219,7 @@ def test_every_option_with_limits_is_tested_here():
     free = {"secure_aggregation", "exact_heldout"}
     free |= {"data", "test", "columns", "format", "features", "out", "resume"}
     free |= {"base", "lora_targets", "responses", "batch_users"}
-    free |= {"one_user_per_row", "no_prompt", "items", "categories", "topics", "start", "public"}
+    free |= {"one_user_per_row", "no_prompt", "items", "categories", "topics", "start"}
     free |= {"checkpointing", "once_per_text", "policies", "system"}
     free |= {"registration", "base_privacy", "population", "disjoint", "chosen_from_data"}
     assert SETTINGS.keys() - free == set(BAD)

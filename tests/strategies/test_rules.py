@@ -91,12 +91,7 @@ BROKEN: list[dict[str, Any]] = [
     {"strategy": "ranking", "clip_norm": 1.0},
     {"strategy": "ranking", "base": "b"},
     {"start": "length", "base": "b"},
-    {"directions": "16", "public": "p", "task": "policy", "base": "b"},
     {"start": "length", "length": "none"},
-    {"directions": "16"},
-    {"directions": "auto", "public": "p"},
-    {"public": "p"},
-    {"public": "p", "directions": "all"},
     {**LOCAL, "start": "length"},
     {**PUBLISHED, "start": "length"},
 ]

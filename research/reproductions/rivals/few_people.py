@@ -1,19 +1,20 @@
-"""Few people: what a public start and a few public directions are worth, by number of people and ε.
+"""Few people: what a public start is worth, and was a few public directions, by people and ε.
 
 `train` and `test` in a folder are judgements by different people; `public` are judgements about
 something else, which count as public. A public reward is fitted to them, logistic regression with
 the ridge that does best on public topics that are left out; directions are principal ones of
 differences between public responses. Then ``uls`` learns from a few people of `train`, from zero or
-from a start, along some of the directions or all of them; all else is a run's default.
+from a start, along some of the directions or all of them; all else is a run's default. A run has
+no setting of directions: this is the record of what they were worth.
 
 The step, a multiple of the default, is chosen for each row alike: on other draws of as few people,
 by a fifth of the people who are never trained on. That is not charged.
 
 Accuracies are by user: means over test users of the share of their judgements, with 95 % intervals
-over users and draws of people (`clustered`), of differences, too. `auto` is the row that
-``--directions auto`` takes for so many people. Every run is written down when it is done.
+over users and draws of people (`clustered`), of differences, too. Every run is written down when it
+is done.
 
-Legend: J judgements, U test users, S seeds, D dimensions, K directions.
+Legend: J judgements, U test users, S seeds, D dimensions, K directions, N differences, F axes.
 """
 
 import itertools
@@ -29,12 +30,10 @@ from matplotlib.figure import Figure
 
 from murmuration.planning.judgement_statistics import longer_wins
 from murmuration.preference.data.judgements import InputError, Judgements
-from murmuration.preference.features.directions import Directions
 from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.features.strengths import item_digest
-from murmuration.preference.kinds.starting import LENGTH_WEIGHT, described_features
+from murmuration.preference.kinds.starting import LENGTH_WEIGHT
 from murmuration.preference.linear.examples import PairExamples, pair_examples
-from murmuration.preference.reward import RewardModel
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.reproductions.btl import Training
 from murmuration.research.reproductions.entry import Reproduction, Rows, distinct, where
@@ -46,7 +45,6 @@ from murmuration.research.reproductions.rivals.strengths import likeliest, marks
 from murmuration.sims.population.population import Population
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.settings.sampling import usual_cohort
-from murmuration.strategies.steps.directions import directions_for
 
 RUNS = "few-people-runs.jsonl"
 ZERO, LENGTH, PUBLIC = "zero", "length", "public reward"
@@ -91,12 +89,12 @@ def quick_or_not(quick: bool) -> Reproduction:
             "public.jsonl of others, and --out; or --quick"
         )
     crowd = Judgements.from_rows(Population(users=200, median_judgements=4).rows("train"))
-    parts = [crowd.select(range(*ends)) for ends in ((0, 80), (80, 120), (120, 200))]
-    plan = Plan(
-        ("hashing",), (40,), (8.0,), ((ZERO, 0), (PUBLIC, 16)), (1.0,), (0.1,), seeds=2, rounds=10
-    )
+    ends = ((0, 80), (80, 120), (120, 200))
+    train, test, public = (crowd.select(range(*each)) for each in ends)
+    ways = ((ZERO, 0), (PUBLIC, 0), (PUBLIC, 16))
+    plan = Plan(("hashing",), (40,), (8.0,), ways, (1.0,), (0.1,), seeds=2, rounds=10)
     with TemporaryDirectory() as folder:
-        return compared(*parts, Path(folder, RUNS), plan)
+        return compared(train, test, public, Path(folder, RUNS), plan)
 
 
 def of_people(data: Path, out: Path) -> Reproduction:
@@ -127,7 +125,6 @@ def compared(
             right = {way: cell.right(way, people, epsilon) for way in plan.ways}
             for (start, count), (step, right_SU) in right.items():
                 way = {"start": start, "directions": count, "step": step}
-                way["auto"] = count == directions_for(people, epsilon)
                 rows.append({**case, **way, **_ends(right_SU, judged_U)})
                 others = {f"{name} alone": other for name, other in alone.items()}
                 others[ZERO] = right[ZERO, 0][1]
@@ -168,7 +165,7 @@ class _Features:
         self.public_D = self._public_reward(public)
         self.length_D = np.zeros(self._phi.dimension, dtype=np.float32)
         self.length_D[-1] = LENGTH_WEIGHT
-        self._directions = {way: self._directions_of(way, public) for way in plan.ways if way[1]}
+        self._bases = {way: self._basis_of(way) for way in plan.ways if way[1]}
 
     def _public_reward(self, public: Judgements) -> np.ndarray:
         """The reward fitted to public judgements; its ridge is best on topics left out."""
@@ -183,16 +180,9 @@ class _Features:
                 accuracies[place] += (right_U / np.maximum(judged_U, 1.0))[judged_U > 0].mean()
         return likeliest(self._public, tried[int(np.argmax(accuracies))])
 
-    def _directions_of(self, way: tuple[str, int], public: Judgements) -> Directions:
-        with TemporaryDirectory() as folder:
-            start = "length" if way[0] == LENGTH else ""
-            if way[0] == PUBLIC:
-                start = str(Path(folder, "start"))
-                RewardModel(self.public_D, self._phi).save(start)
-            config = described_features(self._phi.to_config(), start, way[1], public)
-            found = feature_map(config)
-        assert isinstance(found, Directions)
-        return found
+    def _basis_of(self, way: tuple[str, int]) -> np.ndarray:
+        axes = [self.public_D, self.length_D] if way[0] == PUBLIC else [self.length_D]
+        return principal_directions(np.array(axes), self._public.x_RD.numpy(), way[1])
 
     def right_at(self, theta_D: np.ndarray) -> np.ndarray:
         """On how many judgements of each test user a reward is right, (1, U)."""
@@ -235,11 +225,11 @@ class _Features:
         drawn_N = np.random.default_rng([66, seed]).permutation(users)[:people]
         examples = self._pool.select(np.sort(drawn_N))
         starts = {ZERO: np.zeros_like(self.length_D), LENGTH: self.length_D, PUBLIC: self.public_D}
-        start_D, directions = starts[way[0]], self._directions.get(way)
-        if directions is not None:
-            x_RK = examples.x_RD.numpy() @ directions.basis_DK
+        start_D, basis_DK = starts[way[0]], self._bases.get(way)
+        if basis_DK is not None:
+            x_RK = examples.x_RD.numpy() @ basis_DK
             examples = PairExamples(torch.from_numpy(x_RK), examples.y_R, examples.start_U)
-            start_D = directions.lowered(start_D)
+            start_D = start_D @ basis_DK
         source = Randomness(seed)
         training = Training(examples, source, start_D)
         config = RunConfig.from_run_config(
@@ -258,11 +248,20 @@ class _Features:
         assert usual is not None
         strategy, _ = training.run(config.changed(learning_rate=step * usual))
         theta_D = strategy.optimizer.result_D
-        return theta_D if directions is None else directions.lifted(theta_D)
+        return theta_D if basis_DK is None else basis_DK @ theta_D
+
+
+def principal_directions(axes_FD: np.ndarray, rows_ND: np.ndarray, count: int) -> np.ndarray:
+    """An orthonormal basis, (D, K): the axes, then the principal directions of rows beside them."""
+    fixed_DF, _ = np.linalg.qr(axes_FD.T.astype(np.float64))
+    beside_ND = rows_ND - rows_ND @ fixed_DF @ fixed_DF.T
+    _, vectors_DD = np.linalg.eigh(beside_ND.T @ beside_ND)  # the largest last
+    basis_DK = np.hstack([fixed_DF, vectors_DD[:, ::-1]])[:, :count]
+    return np.linalg.qr(basis_DK)[0].astype(np.float32)
 
 
 def topics(judgements: Judgements) -> list[str]:
-    """What the prompts are about, where people are asked for arguments."""
+    """The topics of the prompts, where people are asked for arguments."""
     return [prompt.partition(" Argue:")[0] for prompt in judgements.prompts]
 
 
@@ -274,14 +273,14 @@ def _ends(right_SU: np.ndarray, judged_U: np.ndarray) -> dict[str, float]:
 
 
 def remarks(differences: Rows) -> list[str]:
-    """What `auto` from the public reward is worth beside that alone, length alone, and zero."""
+    """Sentences: each start's worth, along all directions, beside zero and the start alone."""
     result = []
-    for row in differences:
-        if row["auto"] and row["start"] == PUBLIC:
+    for row in where(differences, directions=0):
+        if row["start"] != ZERO and row["less"] in (ZERO, f"{row['start']} alone"):
             ends = [100 * row[end] for end in ("by_user", "low", "high")]
             result.append(
-                f"{row['features']}, {row['people']} people, ε = {row['epsilon']:g}: auto from the "
-                f"public reward less {row['less']}: "
+                f"{row['features']}, {row['people']} people, ε = {row['epsilon']:g}: from "
+                f"{row['start']}, less {row['less']}: "
                 "{:+.1f} ({:+.1f} to {:+.1f}) points by user.".format(*ends)
             )
     return result
@@ -296,15 +295,13 @@ def plot(rows: Rows) -> Figure:
     for (features, epsilon), axes in zip(
         itertools.product(kinds, epsilons), panels.flat, strict=True
     ):
-        same = where(trained, features=features, epsilon=epsilon)
-        for start, auto in itertools.product((ZERO, PUBLIC), (False, True)):
-            some = where(same, start=start, **({"auto": True} if auto else {"directions": 0}))
-            name = f"from {start}, {'auto' if auto else 'all'} directions"
-            style = "s-" if auto else "o--"
-            color = "C0" if start == ZERO else "C1"
-            line(axes, some, "people", "by_user", style, ms=3, color=color, label=name)
-        for start, color in ((PUBLIC, "C1"), (LENGTH, "0.6")):
-            for row in where(rows, features=features, people=0, start=start):
+        for start, color in ((ZERO, "C0"), (LENGTH, "0.6"), (PUBLIC, "C1")):
+            case = {"features": features, "start": start, "directions": 0}
+            if some := where(trained, epsilon=epsilon, **case):
+                line(
+                    axes, some, "people", "by_user", "o-", ms=3, color=color, label=f"from {start}"
+                )
+            for row in where(rows, people=0, **case):
                 axes.axhline(row["by_user"], color=color, lw=1, ls=":", label=f"{start} alone")
         axes.set(xscale="log", xlabel="people", title=f"{features}, ε = {epsilon:g}")
         open_corner(axes)

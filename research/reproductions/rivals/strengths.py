@@ -245,7 +245,7 @@ def likeliest(examples: PairExamples, inverse_ridge: float) -> np.ndarray:
 
 
 def marks(examples: PairExamples, theta_D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many judgements of each user a reward is right about, and how many there are, (U,)."""
+    """Numbers by user: of judgements that a reward is right about, and of all; (U,) each."""
     logits_R = examples.logits_R(torch.from_numpy(theta_D))
     right_U, judged_U = right_by_user(
         logits_R, examples.y_R, examples.start_U, examples.kind, examples.width

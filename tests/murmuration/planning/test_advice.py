@@ -29,6 +29,14 @@ def test_more_people_or_budget_never_ask_for_an_encoder_again():
     assert names == sorted(names, reverse=True) and len(set(names)) == 2
 
 
+def test_a_start_is_named_to_few_people_alone():
+    said = advice.start_for(100, 2.0)
+    assert "--start length" in said and "public reward" in said
+    assert advice.start_for(99, 3.0) and advice.start_for(299, 1.0)
+    for users, epsilon in ((100, 3.0), (300, 1.0), (2000, 8.0)):
+        assert advice.start_for(users, epsilon) == ""
+
+
 @pytest.mark.parametrize("users", [1, 9, 171, 10_000, 10_001, 2_345_678])
 def test_delta_is_well_below_one_over_users(users):
     delta = advice.delta_for(users)

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.features.directions import Directions
 from murmuration.preference.features.hashing import HashingFeatures, feature_map
 from murmuration.preference.features.scorer import (
     WEIGHT,
@@ -68,7 +67,6 @@ def theta(numbers):
         {"features": OTHER.to_config(), "theta": [1.0] * 33},
         {"features": OTHER.to_config()},
         {"features": scored().to_config(), "theta": theta(np.ones(18))},
-        {"features": Directions(np.eye(33)[:, :2], OTHER).to_config(), "theta": theta([1, 2])},
         {"features": "hashing", "theta": theta(np.ones(33))},
         {"path": "nowhere/at/all"},
         {"path": "x", "code": "import os"},

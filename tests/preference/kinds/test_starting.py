@@ -1,7 +1,6 @@
 """Where a linear reward begins: its θ, what it stands on, and what is refused in one line."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +10,6 @@ from safetensors.numpy import save
 
 from murmuration.preference.bases import base_of
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.judgements import Judgements
-from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.data.public_names import whole_start
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.kinds.linear import LinearModel
@@ -22,19 +19,10 @@ from murmuration.preference.reward import RewardModel
 PLAIN = HashingFeatures(33)
 THETA_D = np.random.default_rng(0).normal(size=33).astype(np.float32)
 PROMPTS, RESPONSES = ["p"] * 3, ["save it", "spend it all, all of it", "wait and compare"]
-PAIRS = [
-    ("save it now", "spend all"),
-    ("wait and compare prices first", "no"),
-    ("no", "take it, live"),
-]
-PUBLIC = Judgements(
-    ("ada",), np.array([0, 3]), ["p"] * 3, PAIRS, np.array([1.0, 0.0, 0.5], dtype=np.float32)
-)
 
 
-def begun(start, directions=0, public=None, plain=PLAIN):
-    config = described_features(plain.to_config(), start, directions, public)
-    return with_start(base_of(config), start)
+def begun(start, plain=PLAIN):
+    return with_start(base_of(described_features(plain.to_config(), start)), start)
 
 
 @pytest.fixture
@@ -53,7 +41,7 @@ def scores(model):
 
 
 def test_without_a_start_it_is_zero_and_features_are_as_they_were():
-    model = begun("")
+    model = with_start(base_of(PLAIN.to_config()), "")
     assert model.to_config() == PLAIN.to_config() and not model.start_D.any()
 
 
@@ -78,44 +66,16 @@ def test_a_reward_on_other_features_is_one_feature_more(saved):
     np.testing.assert_allclose(scores(model), by_hand, rtol=1e-5)
 
 
-@pytest.mark.parametrize("start", ["length", "same", "other"])
-@pytest.mark.parametrize("directions", [1, 2, 4])
-def test_along_directions_the_start_says_the_same(saved, start, directions):
-    plain = HashingFeatures(17) if start == "other" else PLAIN
-    start = start if start == "length" else saved()
-    model = begun(start, directions, PUBLIC, plain)
-    assert model.dimension == directions
-    np.testing.assert_allclose(scores(model), scores(begun(start, plain=plain)), atol=1e-5)
-
-
 def test_where_no_step_was_taken_the_start_is_what_is_saved(saved, tmp_path):
-    start = saved()
-    for place, directions in enumerate((0, 3)):
-        model, folder = begun(start, directions, PUBLIC), tmp_path / str(place)
-        model.save(folder, model.start_D, "btl")
-        again = RewardModel.load(folder)
-        assert again.features.to_config() == PLAIN.to_config()
-        np.testing.assert_allclose(again.theta_D, THETA_D, atol=1e-6)
-
-
-def test_as_many_directions_as_features_are_the_features():
-    assert begun("length", 33, PUBLIC).to_config() == PLAIN.to_config()
-    assert begun("", 10_000).to_config() == PLAIN.to_config()  # and nothing public is needed
-
-
-def test_labels_of_public_judgements_do_not_count(crowd):
-    judgements = load_judgements(crowd)
-    model = begun("", 5, judgements)
-    assert model.dimension == 5
-    # Whoever was preferred: each difference the other way round gives the same.
-    turned = replace(judgements, responses=[shown[::-1] for shown in judgements.responses])
-    other = begun("", 5, turned)
-    alike = model.features.basis_DK.T @ other.features.basis_DK
-    np.testing.assert_allclose(np.abs(np.linalg.det(alike)), 1.0, atol=1e-3)
+    model = begun(saved())
+    model.save(tmp_path / "new", model.start_D, "btl")
+    again = RewardModel.load(tmp_path / "new")
+    assert again.features.to_config() == PLAIN.to_config()
+    assert np.array_equal(again.theta_D, THETA_D)
 
 
 def test_a_saved_reward_with_a_scorer_is_loaded_wherever_it_is(saved, tmp_path):
-    model = begun(saved(), 4, PUBLIC, HashingFeatures(17))
+    model = begun(saved(), HashingFeatures(17))
     model.save(tmp_path / "new", model.start_D, "btl")
     before = scores(model)
     (tmp_path / "start").rename(tmp_path / "gone")
@@ -141,7 +101,7 @@ def classifier(language_model, tmp_path):
 def test_a_sequence_classifier_is_one_feature_more_and_what_is_saved_finds_it(classifier, tmp_path):
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    model = begun(str(classifier), 3, PUBLIC)
+    model = begun(str(classifier))
     tokenizer = AutoTokenizer.from_pretrained(classifier)
     network = AutoModelForSequenceClassification.from_pretrained(classifier).eval()
     with torch.no_grad():
@@ -238,11 +198,6 @@ def test_a_start_is_length_or_a_folder(tmp_path, monkeypatch):
 def test_length_that_is_not_counted_is_no_start():
     with pytest.raises(InputError, match="--start length"):
         begun("length", plain=HashingFeatures(33, length="none"))
-
-
-def test_directions_without_public_responses_are_refused():
-    with pytest.raises(InputError, match=r"--directions.*--public"):
-        begun("", 3)
 
 
 def test_a_model_that_is_not_linear_has_no_start():

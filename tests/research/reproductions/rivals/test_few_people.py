@@ -14,10 +14,10 @@ from murmuration.research.reproductions.rivals.few_people import (
     Plan,
     compared,
     of_people,
+    principal_directions,
     quick_or_not,
 )
 from murmuration.sims.population.population import Population
-from murmuration.strategies.steps.directions import directions_for
 
 WAYS = ((ZERO, 0), (ZERO, 16), (PUBLIC, 0), (PUBLIC, 16), (LENGTH, 0))
 SMALL = Plan(("hashing:40",), (10, 20), (2.0,), WAYS, (1.0, 3.0), (0.1, 1.0), seeds=2, rounds=3)
@@ -40,7 +40,6 @@ def test_each_way_has_a_row_for_each_number_of_people(found):
     assert len(rows) == len(WAYS) * 2
     for row in rows:
         assert row["low"] <= row["by_user"] <= row["high"]
-        assert row["auto"] == (row["directions"] == directions_for(row["people"], 2.0))
     assert {row["start"] for row in where(found[0].rows, people=0)} == {PUBLIC, LENGTH}
 
 
@@ -68,6 +67,29 @@ def test_differences_are_of_the_same_judgements(found):
         keys = {name: row[name] for name in ("people", "epsilon", "start", "directions")}
         (own,) = where(rows, **keys)
         assert row["by_user"] == pytest.approx(own["by_user"] - alone["by_user"])
+
+
+def test_remarks_say_what_each_start_is_worth(found):
+    rows, remarks = found[0].rows, found[0].remarks
+    assert len(remarks) == 2 * 2 * 2  # people, starts, and what they are compared to
+    share = {
+        start: where(rows, people=10, start=start, directions=0)[0]["by_user"]
+        for start in (ZERO, LENGTH)
+    }
+    gain = f"from {LENGTH}, less {ZERO}: {100 * (share[LENGTH] - share[ZERO]):+.1f} "
+    assert [gain in line for line in remarks if " 10 people" in line].count(True) == 1
+
+
+def test_principal_directions_hold_the_axes_and_then_where_responses_differ():
+    generator = np.random.default_rng(3)
+    spread_D = np.array([0.1, 5.0, 0.2, 3.0, 0.05, 1.0])
+    rows_ND = generator.normal(size=(4000, 6)) * spread_D
+    axes_FD = np.array([[0.0, 0, 0, 0, 7, 0], [0, 0, 2, 0, 7, 0]])
+    basis_DK = principal_directions(axes_FD, rows_ND, 4)
+    np.testing.assert_allclose(basis_DK.T @ basis_DK, np.eye(4), atol=1e-6)
+    np.testing.assert_allclose(axes_FD @ basis_DK @ basis_DK.T, axes_FD, atol=1e-5)
+    np.testing.assert_allclose(np.abs(basis_DK[[1, 3], [2, 3]]), 1.0, atol=0.02)
+    assert principal_directions(axes_FD, rows_ND, 99).shape == (6, 6)
 
 
 def test_rounds_that_move_nothing_leave_the_start(crowd, tmp_path):
