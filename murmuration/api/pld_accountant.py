@@ -56,7 +56,8 @@ class PldAccountant:
                 "sampling_method='without-replacement' is not accounted for here: take "
                 "'no-amplification', or 'poisson' if each client is drawn independently"
             )
-        assert config.neighboring_relation is NeighboringRelation.ADD_OR_REMOVE_ONE
+        if config.neighboring_relation is not NeighboringRelation.ADD_OR_REMOVE_ONE:
+            raise ValueError(f"{config.neighboring_relation} is not accounted for here")
         self._config = config
         self._composed: Counter[Event] = Counter()
         self._ledger: Ledger | None = None

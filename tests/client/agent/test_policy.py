@@ -83,7 +83,8 @@ def test_a_scorer_is_computed_only_where_what_it_stands_on_is_allowed():
         assert allowing.check_features(json.dumps({**texts, "scorer": good})) is None
     nested = {"features": {**small, "scorer": {"features": small}}}
     encoder = {"features": {"kind": "encoder", "path": "/models/other"}}
-    for bad in ({"path": "/etc"}, {"features": wide}, {"features": 3}, encoder, nested, "length"):
+    named = ({"path": "/etc"}, {"path": "hashing"}, encoder)
+    for bad in (*named, {"features": wide}, {"features": 3}, nested, "length"):
         with pytest.raises(PolicyRefusal):
             allowing.check_features(json.dumps({**texts, "scorer": bad}))
 
