@@ -117,9 +117,9 @@ def execute(
         # The command-line library turns the first into exit code 130, without a word.
         ended = "interrupted" if isinstance(error, KeyboardInterrupt) else "aborted"
         begun = (folder / "config.json").exists()
-        advice = f"; continue with: murmuration run --resume --out {shlex.quote(str(folder))}"
+        again = f"; continue with: murmuration run --resume --out {shlex.quote(str(folder))}"
         if not quiet:
-            print(ended + (advice if begun else ""), file=sys.stderr)
+            print(ended + (again if begun else ""), file=sys.stderr)
         raise
     result = Result.read(folder)
     assert result is not None  # or the run has raised
