@@ -3,7 +3,7 @@
 Which features: on crowd workers' judgements of arguments nothing was above SmolLM2's states by
 user, with 1,056 and 2,616 users; it was above hashing at epsilon 1, and above both over 16 topics
 that were left out in turn (docs/research/real-people.md). Where they take too long: MiniLM against
-hashing was measured with 100 to 2,700 users (docs/how-to/choosing.md). Of all judgements together,
+hashing was measured with 100 to 2,700 users (docs/research/strategies.md). Of all judgements,
 on topics that were trained on, it was better by 2 points or more where users times epsilon is below
 8,000, and hashing was level or better above; on the 16 others, with 2,600 users at epsilon 3, it
 was better by 4.3 points by user.
@@ -28,7 +28,7 @@ from murmuration.strategies.settings.run import Settings
 #: Users times epsilon up to which minilm is better than hashing on topics that were trained on.
 ENCODER_BELOW = 8_000
 #: Users times epsilon below which a start often pays (``reproduce few-people``: most up to 100).
-START_BELOW = 300
+START_BELOW = 150
 #: Delta is at most this part of 1 / users, and at most the default.
 _DELTA_SHARE, _MOST_DELTA = 10, 5
 #: Scripts, by Unicode's names, of which the vocabulary of minilm (bert-base-uncased) has the

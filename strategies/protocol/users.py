@@ -152,7 +152,8 @@ class Registry:
             raise RegistryError(failures[0])  # a simulation
         if missing and absent is None:
             raise RegistryError(
-                f"{len(missing)} of {len(node_ids)} nodes did not answer in time; raise --timeout"
+                f"{len(missing)} of {len(node_ids)} nodes did not answer in time: busy, or "
+                "the setting timeout is too short"
             )
         places = max((entry.places for entry in entries.values()), default=0)
         if absent is None and places > len(node_ids):

@@ -30,10 +30,10 @@ def test_more_people_or_budget_never_ask_for_an_encoder_again():
 
 
 def test_a_start_is_named_to_few_people_alone():
-    said = advice.start_for(100, 2.0)
+    said = advice.start_for(70, 2.0)
     assert "--start length" in said and "public reward" in said
-    assert advice.start_for(99, 3.0) and advice.start_for(299, 1.0)
-    for users, epsilon in ((100, 3.0), (300, 1.0), (2000, 8.0)):
+    assert advice.start_for(49, 3.0) and advice.start_for(149, 1.0)
+    for users, epsilon in ((50, 3.0), (150, 1.0), (2000, 8.0)):
         assert advice.start_for(users, epsilon) == ""
 
 
@@ -142,10 +142,12 @@ def test_the_rows_of_the_population_are_those_that_the_command_writes():
     assert [(row["users"], row["epsilon"]) for row in rows] == cells
 
 
-def test_the_other_crowd_is_the_page_on_choosing():
-    page = (ROOT / "docs" / "how-to" / "choosing.md").read_text(encoding="utf-8")
-    table = page.split("Accuracy of `hashing` → `minilm`")[1].split("The length baseline")[0]
-    for line in re.findall(r"^\| [\d,]+ \|.*$", table, re.MULTILINE):
+def test_the_other_crowd_is_the_page_on_strategies():
+    page = (ROOT / "docs" / "research" / "strategies.md").read_text(encoding="utf-8")
+    table = page.split("On arguments, pooled, `hashing`")[1].split("## How length counts")[0]
+    lines = re.findall(r"^\| [\d,]+ \|.*$", table, re.MULTILINE)
+    assert len(lines) == 3
+    for line in lines:
         users, *cells = (cell.strip() for cell in line.strip("|").split("|"))
         for epsilon, cell in zip((1.0, 3.0, 8.0), cells, strict=True):
             (row,) = [
