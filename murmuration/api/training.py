@@ -133,7 +133,9 @@ def train_config(
     from murmuration.sims.runtimes.execute import execute
     from murmuration.sims.runtimes.ray_cluster import Workers
     from murmuration.sims.runtimes.tracking import tracked
+    from murmuration.terminal.terminal import Terminal
 
+    to_read = progress and Terminal().is_terminal  # of a log nobody takes advice
     with tracked(config.out, report_to):
         result = execute(
             config,
@@ -142,7 +144,7 @@ def train_config(
             workers=workers or Workers(),
             quiet=not progress,
             on_note=on_note,
-            advice=start_for if progress else None,
+            advice=start_for if to_read else None,
         )
     return Run(Path(config.out), result)
 

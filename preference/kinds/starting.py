@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -59,12 +59,11 @@ def with_start(model: Model, start: str) -> Model:
     """
     if not start:
         return model
-    if not isinstance(model, LinearModel):
-        raise InputError("--start is for a linear reward on --features")
-    if isinstance(model.features, Scored):
-        return replace(model, start=_score_axis(model.features))
-    _, theta_D = _begun(model.features, start)
-    return replace(model, start=theta_D)
+    linear = cast(LinearModel, model)  # of others the rules refuse a start
+    if isinstance(linear.features, Scored):
+        return replace(linear, start=_score_axis(linear.features))
+    _, theta_D = _begun(linear.features, start)
+    return replace(linear, start=theta_D)
 
 
 def _begun(plain: FeatureMap, start: str) -> tuple[FeatureMap, np.ndarray]:

@@ -114,7 +114,7 @@ def test_every_option_reaches_its_setting(cli, executed, crowd, crowd_test, tmp_
         assert config.batch_users and not config.resume
         assert config.out == str(tmp_path / "o")
     here = {"runtime": "ray", "users_per_node": 9, "workers": Workers(3, 2, 0.25)}
-    assert more == {**here, "quiet": False, "on_note": None}
+    assert more == {**here, "quiet": False, "on_note": None, "advice": None}
 
 
 def test_every_option_is_a_setting_or_known_not_to_be_one():

@@ -12,7 +12,6 @@ from murmuration.preference.bases import base_of
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.public_names import whole_start
 from murmuration.preference.features.hashing import HashingFeatures
-from murmuration.preference.kinds.linear import LinearModel
 from murmuration.preference.kinds.starting import described_features, with_start
 from murmuration.preference.reward import RewardModel
 
@@ -198,12 +197,3 @@ def test_a_start_is_length_or_a_folder(tmp_path, monkeypatch):
 def test_length_that_is_not_counted_is_no_start():
     with pytest.raises(InputError, match="--start length"):
         begun("length", plain=HashingFeatures(33, length="none"))
-
-
-def test_a_model_that_is_not_linear_has_no_start():
-    class Other:
-        pass
-
-    with pytest.raises(InputError, match="--start"):
-        with_start(Other(), "length")  # type: ignore[arg-type]
-    assert isinstance(begun("length"), LinearModel)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -237,7 +238,7 @@ def test_an_interrupt_says_how_to_go_on(cli, monkeypatch, crowd, tmp_path, begun
     assert code == 130
     advice = f"; continue with: murmuration run --resume --out '{out}'" if begun else ""
     assert lines[-1] == f"interrupted{advice}"
-    assert len(lines) == 2 and "--start length" in lines[0]  # what suits so many users
+    assert len(lines) == 1
 
 
 def test_execute_from_python(crowd, tmp_path):
@@ -248,6 +249,25 @@ def test_execute_from_python(crowd, tmp_path):
     assert json.loads((tmp_path / "run" / "private" / "nodes.json").read_text()) == {"nodes": 5}
     with pytest.raises(InputError, match="holds a run already"):
         execute(config)
+
+
+def test_what_suits_so_few_users_is_said_before_anything_is_spent(crowd, tmp_path, monkeypatch):
+    notes, asked = [], []
+
+    def advice(users, epsilon):
+        asked.append((users, epsilon))
+        return "begin there"
+
+    def stopped(*_, **__):
+        assert [note.text for note in notes] == ["begin there"]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(execution, "run_local", stopped)
+    config = RunConfig(data=str(crowd), rounds=3, cohort=10, epsilon=2.0, out=str(tmp_path / "r"))
+    for start in ("", "length"):
+        with pytest.raises(KeyboardInterrupt):
+            execute(replace(config, start=start), quiet=True, on_note=notes.append, advice=advice)
+    assert len(asked) == len(notes) == 1  # whoever begins somewhere is told nothing
 
 
 def test_a_taken_folder_is_refused_before_anything_is_read_or_said(cli, tmp_path):
