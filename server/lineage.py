@@ -380,9 +380,9 @@ def _unknown(model: str, error: Exception, advice: str, folder: Path) -> InputEr
         f"{model}: a model that was trained on users, and what that cost them is not known: "
         f"{first_line(error)}"
     )
-    whole, files = folder.resolve(), [folder / FILE]
-    if whole.name == "model":
-        files += [whole.parent / RESULT, whole.parent / "ledger.jsonl"]
+    place, files = folder.resolve(), [folder / FILE]
+    if place.name == "model":
+        files += [place.parent / RESULT, place.parent / "ledger.jsonl"]
     stated = any(file.exists() for file in files)
     return DamagedPromise(why, advice) if stated else InputError(f"{why}; {advice}")
 

@@ -240,13 +240,11 @@ class Policy:
             data = json.loads(config)
             kind, size = str(data["kind"]), data.get("dimension", 0)
             name = kind if kind in _UNNAMED else str(data["path"])
-            if name in _UNNAMED and name != kind:
-                raise ValueError("a model that goes by the name of something else")
             ngrams = data.get("ngrams", 1)
             strengths = len(data.get(STRENGTHS, ()))
             of_scorer = data.get(SCORER, {}).get("features")
             others = [path for value in data.values() for path in _paths(value)]
-            if any(path in _UNNAMED for path in others):
+            if (name in _UNNAMED and name != kind) or any(path in _UNNAMED for path in others):
                 raise ValueError("a model that goes by the name of something else")
             if type(size) is not int or type(ngrams) is not int:
                 raise TypeError("sizes that are no whole numbers")

@@ -6,8 +6,8 @@
         accountant=accountant,
     )
 
-Flower's protocol is ``flwr.serverapp.PrivacyAccountant``, and its unit is a client. What a strategy
-of Flower's really samples, clips and adds is not checked here.
+Flower's protocol is ``flwr.serverapp.PrivacyAccountant``, and its unit is a client, which the
+ledger calls a user. What a strategy of Flower's really samples, clips and adds is not checked here.
 """
 
 from collections import Counter

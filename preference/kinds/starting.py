@@ -35,6 +35,8 @@ from murmuration.privacy.regular_files import check_folder
 
 #: θ of the length feature there. With the default feature, 50 words against 12 are log odds of one.
 LENGTH_WEIGHT = 3.0
+#: Weights of a start, in absolute value: float32 rounds them by a hundredth of a usual step.
+MOST = 1e5
 
 
 def described_features(config: Mapping[str, Any], start: str) -> dict[str, Any]:
@@ -47,6 +49,9 @@ def described_features(config: Mapping[str, Any], start: str) -> dict[str, Any]:
     Raises:
         InputError: a start that cannot be used.
     """
+    if start == LENGTH:  # no feature more: nothing need be loaded
+        _check_length(config)
+        return dict(config)
     features, _ = _begun(feature_map(config), start)
     return features.to_config()
 
@@ -69,8 +74,7 @@ def with_start(model: Model, start: str) -> Model:
 def _begun(plain: FeatureMap, start: str) -> tuple[FeatureMap, np.ndarray]:
     """The features with the start among them, and θ there, (D,) float32."""
     if start == LENGTH:
-        if not _counts_length(plain):
-            raise InputError("--start length: these features do not count a response's length")
+        _check_length(plain.to_config())
         return plain, LENGTH_WEIGHT * _length_axis(plain)
     folder = Path(start)
     try:
@@ -78,6 +82,7 @@ def _begun(plain: FeatureMap, start: str) -> tuple[FeatureMap, np.ndarray]:
         if is_linear_reward(folder):
             reward = RewardModel.load_linear(folder)
             if reward.features.to_config() == plain.to_config():
+                _check_size(reward.theta_D)
                 return plain, reward.theta_D
             scored = Scored(LinearScorer(reward.theta_D, reward.features), plain)
         else:
@@ -106,9 +111,19 @@ def _language_scorer(folder: Path) -> Scorer:
     return scorer
 
 
-def _counts_length(plain: FeatureMap) -> bool:
-    """True if the last feature is the length of the response."""
-    return plain.to_config().get("length", "none") != "none"
+def _check_length(config: Mapping[str, Any]) -> None:
+    """InputError unless the last feature is the length of the response."""
+    if config.get("length", "none") == "none":
+        raise InputError("--start length: these features do not count a response's length")
+
+
+def _check_size(theta_D: np.ndarray) -> None:
+    """InputError for numbers beside which no step of training is more than their rounding."""
+    if (largest := float(np.abs(theta_D).max())) > MOST:
+        raise InputError(
+            f"a weight of {largest:.1e}: training would not move it, and spend the budget for "
+            f"nothing; scale the reward so that no weight is above {MOST:.0e}"
+        )
 
 
 def _length_axis(plain: FeatureMap) -> np.ndarray:

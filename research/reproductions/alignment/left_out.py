@@ -19,9 +19,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
-import torch
 
-from murmuration.preference.accuracy import right_by_user
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.features.strengths import item_digest
@@ -29,7 +27,12 @@ from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.research.reproductions.alignment.claims import half_width
 from murmuration.research.reproductions.entry import Row, tracked
 from murmuration.research.reproductions.rivals.clustered import by_user, clustered
-from murmuration.research.reproductions.rivals.real_people import Runs, judged
+from murmuration.research.reproductions.rivals.real_people import (
+    Runs,
+    debate_of,
+    judged,
+    right_about,
+)
 
 RUNS = "left-out-runs.jsonl"
 DEBATES, PAIRS = "each debate", "each third of pairs"
@@ -67,11 +70,6 @@ class Fold:
 
 #: Of each fold, on how many judgements of each test user heads are right, (S, U).
 _Right = Sequence[np.ndarray]
-
-
-def debate_of(prompt: str) -> str:
-    """The debate of a prompt: of UKP without its side."""
-    return prompt.partition(" Argue:")[0]
 
 
 def by_debate(people: Mapping[str, Judgements], most: int) -> list[Fold]:
@@ -151,8 +149,11 @@ def _right(
     folds: Sequence[Fold], sizes: Sizes, trained: Trained, runs: Runs, what: str
 ) -> Mapping[tuple[str, float | None], _Right]:
     """For each kind of features and ε: `_Right`."""
+    longer_D = np.ones(1, dtype=np.float32)
     right: dict[tuple[str, float | None], list[np.ndarray]] = {
-        (LENGTH, None): [_right_about(_tested(fold, _LENGTH_FEATURES), [1.0]) for fold in folds]
+        (LENGTH, None): [
+            right_about(_tested(fold, _LENGTH_FEATURES), longer_D)[None] for fold in folds
+        ]
     }
     steps = list(itertools.product(sizes.features, folds))
     for features, fold in tracked(steps, what, len(steps)):
@@ -165,8 +166,8 @@ def _right(
             learned = pair_examples(fold.train, feature_map(parse_features(features)))
             tested = _tested(fold, features)
             for epsilon, seed in missing:
-                right_1U = _right_about(tested, trained(learned, epsilon, seed))
-                runs.add(keys[epsilon, seed], right_1U[0].tolist())
+                right_U = right_about(tested, trained(learned, epsilon, seed))
+                runs.add(keys[epsilon, seed], right_U.tolist())
         for epsilon in sizes.epsilons:
             of_seeds = [runs.get(keys[epsilon, seed]) for seed in range(sizes.seeds)]
             right.setdefault((features, epsilon), []).append(np.array(of_seeds))
@@ -175,15 +176,6 @@ def _right(
 
 def _tested(fold: Fold, features: str) -> PairExamples:
     return pair_examples(fold.test, feature_map(parse_features(features)))
-
-
-def _right_about(examples: PairExamples, theta_D: Sequence[float] | np.ndarray) -> np.ndarray:
-    """The number of each user's judgements that a head is right about, (1, U)."""
-    logits_R = examples.logits_R(torch.tensor(np.asarray(theta_D), dtype=torch.float32))
-    right_U, _ = right_by_user(
-        logits_R, examples.y_R, examples.start_U, examples.kind, examples.width
-    )
-    return right_U.numpy()[None]
 
 
 def _share(right_SU: np.ndarray, judged_U: np.ndarray) -> float:

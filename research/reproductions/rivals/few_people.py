@@ -40,8 +40,14 @@ from murmuration.research.reproductions.entry import Reproduction, Rows, distinc
 from murmuration.research.reproductions.plots import legend_below, line, open_corner
 from murmuration.research.reproductions.rivals.clustered import by_user
 from murmuration.research.reproductions.rivals.contestants import DELTA
-from murmuration.research.reproductions.rivals.real_people import Runs, digest, judged
-from murmuration.research.reproductions.rivals.strengths import likeliest, marks, read_part
+from murmuration.research.reproductions.rivals.real_people import (
+    Runs,
+    debate_of,
+    digest,
+    judged,
+    right_about,
+)
+from murmuration.research.reproductions.rivals.strengths import likeliest, read_part
 from murmuration.sims.population.population import Population
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.settings.sampling import usual_cohort
@@ -170,14 +176,15 @@ class _Features:
     def _public_reward(self, public: Judgements) -> np.ndarray:
         """The reward fitted to public judgements; its ridge is best on topics left out."""
         tried = self._plan.inverse_ridges
-        part_J = np.array([int(item_digest(t), 16) % _TOPICS for t in topics(public)])
+        part_J = np.array(
+            [int(item_digest(t), 16) % _TOPICS for t in map(debate_of, public.prompts)]
+        )
         accuracies = np.zeros(len(tried))
         for part in np.unique(part_J) if len(tried) > 1 else ():
             fitted = pair_examples(public.keep(part_J != part), self._phi)
             left_out = pair_examples(public.keep(part_J == part), self._phi)
             for place, inverse_ridge in enumerate(tried):
-                right_U, judged_U = marks(left_out, likeliest(fitted, inverse_ridge))
-                accuracies[place] += (right_U / np.maximum(judged_U, 1.0))[judged_U > 0].mean()
+                accuracies[place] += left_out.accuracy(likeliest(fitted, inverse_ridge)).by_user
         return likeliest(self._public, tried[int(np.argmax(accuracies))])
 
     def _basis_of(self, way: tuple[str, int]) -> np.ndarray:
@@ -186,7 +193,7 @@ class _Features:
 
     def right_at(self, theta_D: np.ndarray) -> np.ndarray:
         """On how many judgements of each test user a reward is right, (1, U)."""
-        return marks(self._test, theta_D)[0][None]
+        return right_about(self._test, theta_D)[None]
 
     def right(self, way: tuple[str, int], people: int, epsilon: float) -> tuple[float, np.ndarray]:
         """The chosen step, and the same for the rewards that people were trained on, (S, U)."""
@@ -195,7 +202,7 @@ class _Features:
             key = f"{self._name}, {way}, {people}, {epsilon}, {step}, {seed}"
             if (right_U := self._runs.get(key)) is None:
                 theta_D = self._trained(way, people, epsilon, step, seed)
-                right_U = marks(self._test, theta_D)[0].tolist()
+                right_U = right_about(self._test, theta_D).tolist()
                 self._runs.add(key, right_U)
             right.append(right_U)
         return step, np.array(right)
@@ -208,8 +215,7 @@ class _Features:
                 parts = []
                 for seed in _TUNING_SEEDS:
                     theta_D = self._trained(way, people, epsilon, step, seed)
-                    right_U, judged_U = marks(self._validation, theta_D)
-                    parts.append((right_U / np.maximum(judged_U, 1.0))[judged_U > 0].mean())
+                    parts.append(self._validation.accuracy(theta_D).by_user)
                 accuracy = float(np.mean(parts))
                 self._runs.add(key, accuracy)
             accuracies.append(accuracy)
@@ -258,11 +264,6 @@ def principal_directions(axes_FD: np.ndarray, rows_ND: np.ndarray, count: int) -
     _, vectors_DD = np.linalg.eigh(beside_ND.T @ beside_ND)  # the largest last
     basis_DK = np.hstack([fixed_DF, vectors_DD[:, ::-1]])[:, :count]
     return np.linalg.qr(basis_DK)[0].astype(np.float32)
-
-
-def topics(judgements: Judgements) -> list[str]:
-    """The topics of the prompts, where people are asked for arguments."""
-    return [prompt.partition(" Argue:")[0] for prompt in judgements.prompts]
 
 
 def _ends(right_SU: np.ndarray, judged_U: np.ndarray) -> dict[str, float]:

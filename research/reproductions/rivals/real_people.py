@@ -175,16 +175,23 @@ class Contest:
                 theta_D = learners.without_privacy(seed)
             else:
                 theta_D = learners.head(rival, setting, epsilon, seed)
-            right_U, _ = right_by_user(
-                test.logits_R(torch.from_numpy(theta_D)),
-                test.y_R,
-                test.start_U,
-                test.kind,
-                test.width,
-            )
-            result = right_U.tolist()
+            result = right_about(test, theta_D).tolist()
             self._runs.add(key, result)
         return np.array(result)
+
+
+def debate_of(prompt: str) -> str:
+    """The debate of a prompt: of UKP without its side."""
+    return prompt.partition(" Argue:")[0]
+
+
+def right_about(examples: PairExamples, theta_D: np.ndarray) -> np.ndarray:
+    """The number of each user's judgements that a head is right about, (U,)."""
+    logits_R = examples.logits_R(torch.from_numpy(theta_D))
+    right_U, _ = right_by_user(
+        logits_R, examples.y_R, examples.start_U, examples.kind, examples.width
+    )
+    return right_U.numpy()
 
 
 def judged(judgements: Judgements) -> np.ndarray:

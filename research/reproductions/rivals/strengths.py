@@ -26,10 +26,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import torch
 
 from murmuration.planning.judgement_statistics import longer_wins
-from murmuration.preference.accuracy import right_by_user
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.features.hashing import feature_map, parse_features
@@ -43,7 +41,13 @@ from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.research.reproductions.entry import Reproduction, Rows, where
 from murmuration.research.reproductions.rivals.clustered import Interval, clustered
 from murmuration.research.reproductions.rivals.contestants import RIVALS, Learners
-from murmuration.research.reproductions.rivals.real_people import Runs, digest, judged
+from murmuration.research.reproductions.rivals.real_people import (
+    Runs,
+    debate_of,
+    digest,
+    judged,
+    right_about,
+)
 from murmuration.sims.population.population import Population
 
 RUNS = "strengths-runs.jsonl"
@@ -156,7 +160,7 @@ def left_out(judgements: Judgements, split: str) -> np.ndarray:
     if split == PAIRS:
         names = ["\n".join(sorted(shown)) for shown in judgements.responses]
     else:
-        names = [prompt.partition(" Argue:")[0] for prompt in judgements.prompts]
+        names = [debate_of(prompt) for prompt in judgements.prompts]
     return np.array([int(item_digest(name), 16) % _LEFT_OUT == 0 for name in names], dtype=bool)
 
 
@@ -190,7 +194,7 @@ def _right(
             for seed in range(plan.seeds if epsilon else 1):
                 key = f"{name}, {features}, {epsilon}, {step}, {seed}"
                 if (right_U := runs.get(key)) is None:
-                    right_U = marks(tested, _head(learners, epsilon, step, seed))[0].tolist()
+                    right_U = right_about(tested, _head(learners, epsilon, step, seed)).tolist()
                     runs.add(key, right_U)
                 right.append(right_U)
             yield (name, features, epsilon), (step, np.array(right))
@@ -218,8 +222,8 @@ def _chosen(
         for step in tried:
             key = f"{features}, {epsilon}, tuning {step}"
             if (accuracy := runs.get(key)) is None:
-                right_U, judged_U = marks(tested, _head(learners, epsilon, step, _TUNING_SEED))
-                accuracy = float((right_U / np.maximum(judged_U, 1.0))[judged_U > 0].mean())
+                theta_D = _head(learners, epsilon, step, _TUNING_SEED)
+                accuracy = tested.accuracy(theta_D).by_user
                 runs.add(key, accuracy)
             accuracies.append(accuracy)
         result[epsilon] = tried[int(np.argmax(accuracies))]
@@ -242,15 +246,6 @@ def likeliest(examples: PairExamples, inverse_ridge: float) -> np.ndarray:
     fit = LogisticRegression(C=inverse_ridge, fit_intercept=False, max_iter=300)
     fit.fit(x_JD * turn_J[:, None], turn_J > 0)
     return fit.coef_[0].astype(np.float32)
-
-
-def marks(examples: PairExamples, theta_D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers by user: of judgements that a reward is right about, and of all; (U,) each."""
-    logits_R = examples.logits_R(torch.from_numpy(theta_D))
-    right_U, judged_U = right_by_user(
-        logits_R, examples.y_R, examples.start_U, examples.kind, examples.width
-    )
-    return right_U.numpy(), judged_U.numpy()
 
 
 def _accuracies(right_SU: np.ndarray, judged_U: np.ndarray) -> dict[str, float]:

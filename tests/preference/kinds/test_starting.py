@@ -194,6 +194,13 @@ def test_a_start_is_length_or_a_folder(tmp_path, monkeypatch):
         whole_start("owner/name")
 
 
+def test_a_start_that_no_step_would_move_is_refused(saved):
+    large = saved(np.full(33, 1e5, dtype=np.float32))
+    assert begun(large).start_D.max() == 1e5
+    with pytest.raises(InputError, match="would not move it"):
+        begun(damaged(large, np.full(33, -1e10)))
+
+
 def test_length_that_is_not_counted_is_no_start():
     with pytest.raises(InputError, match="--start length"):
         begun("length", plain=HashingFeatures(33, length="none"))
