@@ -205,6 +205,7 @@ def test_a_sweep_outlives_a_machine_of_its_cluster(config):
         for epsilon in (1.0, 3.0, 8.0)
         for seed in range(3)
     ]
+    ray.shutdown()  # what another test of this process began
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     lost = cluster.add_node(num_cpus=1)
     cluster.wait_for_nodes()
