@@ -52,6 +52,7 @@ from murmuration.strategies.protocol import (
     public_items,
     secure_messages,
 )
+from murmuration.strategies.protocol.records import config_of
 from murmuration.strategies.solved.local_label import LOCAL_LABEL
 from murmuration.strategies.spec import NodeHalf
 
@@ -84,7 +85,7 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
     deployed node says depends on what users have: who has nothing that can be used is hosted all
     the same.
     """
-    request = content.config_records["registry"]
+    request = config_of(content, "registry")
     store = host.store()
     _check_declared(store.judgements, str(request["kind"]), request["responses"])
     _check_users(store.judgements, request.get("one-user-per-row", False) is True)
@@ -153,10 +154,12 @@ def _check_terms(content: RecordDict, host: Host) -> None:
     secure.check_terms(content, host.terms)
 
 
-def _asked(content: RecordDict, host: Host) -> tuple[messages.TrainRequest, Examples, np.ndarray]:
+def _asked(
+    content: RecordDict, asked: messages.UserSelection, host: Host
+) -> tuple[messages.TrainRequest, Examples, np.ndarray]:
     """Work, what it is on, and where those asked for stand here, (S,), −1: nowhere."""
     store = host.store()
-    places_S = store.where(messages.UserSelection.of(content))
+    places_S = store.where(asked)
     work = messages.read_work(content, places_S[places_S >= 0])
     return work, store.examples(str(work.parameters["features"])), places_S
 
@@ -164,15 +167,15 @@ def _asked(content: RecordDict, host: Host) -> tuple[messages.TrainRequest, Exam
 def train(content: RecordDict, host: Host) -> RecordDict:
     """The bounded sums over the sampled users' contributions; few of them as whole steps."""
     _check_terms(content, host)
-    parameters: Any = content.config_records["parameters"]
+    parameters: Any = config_of(content, "parameters")
     node_half = host.halves()[str(parameters["strategy"])]
     number = partial(messages.number, parameters)
-    steps, users = node_half.steps(number), len(messages.UserSelection.of(content))
+    steps, asked = node_half.steps(number), messages.UserSelection.of(content)
     longest = math.inf if node_half.length is None else node_half.length(number)
     if steps and node_half.length:
-        grid.check_room(users, longest, steps["sum"])
+        grid.check_room(len(asked), longest, steps["sum"])
     masking = secure.masking("train", content, steps, host.memory)
-    work, examples, places_S = _asked(content, host)
+    work, examples, places_S = _asked(content, asked, host)
     if node_half.model:
         _check_lengths(work.arrays, examples.dimension)
     keys_S = host.store().keys_U[work.users_S]
@@ -190,7 +193,7 @@ def train(content: RecordDict, host: Host) -> RecordDict:
     if masking is not None:
         return masking.reply(sums, host.memory)
     sums = {name: _of_all(name, sums[name], places_S) for name in sums}
-    few = grid.short(users * longest / number("clip-norm", math.nan))
+    few = grid.short(len(asked) * longest / number("clip-norm", math.nan))
     return messages.sums_reply(sums, steps if few else {})
 
 
@@ -198,7 +201,7 @@ def evaluate(content: RecordDict, host: Host) -> RecordDict:
     """The model's agreement with held-out users: a bounded sum over users."""
     _check_terms(content, host)
     masking = secure.masking("evaluate", content, {messages.TALLY: 1.0}, host.memory)
-    work, examples, _ = _asked(content, host)
+    work, examples, _ = _asked(content, messages.UserSelection.of(content), host)
     _check_lengths(work.arrays, examples.dimension)
     tally = Tally(loss=examples.measures_loss)
     total_F = np.zeros(tally.figures)

@@ -8,6 +8,7 @@ on a user's data.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 from flwr.app import ConfigRecord, Context
 
@@ -17,6 +18,7 @@ from murmuration.client.labels.terms import state_for
 from murmuration.client.store import UserStore, source_for, store_for
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.escaping import get_logger
+from murmuration.strategies.protocol.records import config_of
 
 _log = get_logger("murmuration")
 _RECORD = "secure"
@@ -25,7 +27,7 @@ _RECORD = "secure"
 def host_for(context: Context) -> Host:
     """The host that a context describes, in a simulation or in a deployment without an agent."""
     return Host(
-        store=lambda: _store(context),
+        store=cache(lambda: _store(context)),
         labels=lambda: state_for(context),
         source=source_for(context),
         terms=context.node_config,
@@ -67,4 +69,4 @@ def _memory(context: Context) -> secure.Memory:
     """The node's memory between messages, which Flower carries from one to the next."""
     if _RECORD not in context.state:
         context.state[_RECORD] = ConfigRecord()
-    return context.state.config_records[_RECORD]  # type: ignore[return-value]
+    return config_of(context.state, _RECORD)  # type: ignore[return-value]

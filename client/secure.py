@@ -23,6 +23,7 @@ from murmuration.privacy.mechanisms.distributed import check_shares, with_share
 from murmuration.privacy.secure_aggregation.party import LEAST_PARTIES, Party, ProtocolError
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol import secure_messages as secure
+from murmuration.strategies.protocol.records import config_of
 
 #: Where a session lies in a node's memory.
 _STATE = "secure-session"
@@ -92,7 +93,7 @@ def check_terms(content: RecordDict, terms: Mapping[str, object]) -> None:
 
 def masked(content: RecordDict) -> bool:
     """True if a request asks for a masked sum."""
-    return secure.RECORD in content.config_records
+    return secure.RECORD in content
 
 
 def only(terms: Mapping[str, object]) -> bool:
@@ -166,7 +167,7 @@ def lacks_noise(parameters: Mapping[str, messages.Scalar]) -> bool:
 
 def _noise(content: RecordDict) -> tuple[int, dict[str, float]]:
     try:
-        return messages.read_noise(dict(content.config_records["parameters"]))  # type: ignore[arg-type]
+        return messages.read_noise(dict(config_of(content, "parameters")))  # type: ignore[arg-type]
     except ValueError as error:
         raise ProtocolError(str(error)) from None
 

@@ -70,6 +70,7 @@ from murmuration.strategies.protocol import (
     secure_messages,
 )
 from murmuration.strategies.protocol.node_texts import shortened
+from murmuration.strategies.protocol.records import config_of
 from murmuration.strategies.protocol.stated_plan import StatedPlan
 
 log = logging.getLogger("murmuration.agent")
@@ -189,7 +190,7 @@ class Agent:
             raise PolicyRefusal("strategies", f"nothing is answered to {kind[:40]!r}")
         if kind == "query.registry":
             self.policy.check_registry(content)
-            self._limit_features(str(content.config_records["registry"]["features"]))
+            self._limit_features(str(config_of(content, "registry")["features"]))
             self.ledger.answer(kind, users=len(self.store.keys_U))
         elif kind == public_items.QUERY:
             check_public(self.policy)

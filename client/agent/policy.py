@@ -41,6 +41,7 @@ from murmuration.privacy.secure_aggregation.party import threshold
 from murmuration.strategies import registry
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.node_texts import shortened
+from murmuration.strategies.protocol.records import config_of
 from murmuration.strategies.protocol.stated_plan import MOST_SHARE, PARAMETER, StatedPlan
 from murmuration.strategies.settings.toml_text import parse_toml
 from murmuration.strategies.spec import NodeHalf
@@ -229,7 +230,7 @@ class Policy:
 
     def check_registry(self, content: RecordDict) -> None:
         """Check that the node may say whom it hosts; PolicyRefusal if not."""
-        request = content.config_records["registry"]
+        request = config_of(content, "registry")
         self.check_features(str(request["features"]))
         if request["counts"] and not self.public_items:
             raise PolicyRefusal("public_items", "numbers of judgements are not public here")

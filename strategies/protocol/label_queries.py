@@ -25,6 +25,7 @@ from murmuration.privacy.mechanisms.randomized_response import LabelPromise, Tol
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.arrays import decoded
 from murmuration.strategies.protocol.public_items import PublicItems
+from murmuration.strategies.protocol.records import arrays_of, config_of
 from murmuration.strategies.protocol.users import RegistryError
 
 #: The message type of the query.
@@ -50,7 +51,7 @@ def read_request(content: RecordDict) -> tuple[LabelPromise, messages.UserSelect
     Raises:
         ValueError: another adjacency than ``replace-labels``, or no promise.
     """
-    asked = dict(content.config_records["labels"])
+    asked = dict(config_of(content, "labels"))
     adjacency = asked.pop("adjacency", None)
     if adjacency != Adjacency.REPLACE_LABELS.value:
         raise ValueError(
@@ -75,7 +76,7 @@ def reply(labels: ToldLabels) -> RecordDict:
 def read_reply(content: RecordDict, users: int) -> ToldLabels:
     """The labels of ``users`` users; MalformedReply if the answer is something else."""
     with messages.reading("the labels query"):
-        record = content.array_records["labels"]
+        record = arrays_of(content, "labels")
         items, answers, choices, counts, per_label = (
             decoded(record[name]) for name in ("items", "answers", "choices", "counts", "per-label")
         )

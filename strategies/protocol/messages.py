@@ -28,6 +28,7 @@ from murmuration.privacy.mechanisms.distributed import NodeNoise
 from murmuration.privacy.mechanisms.tally import Tally
 from murmuration.strategies.protocol.arrays import decoded, encoded
 from murmuration.strategies.protocol.node_texts import shortened
+from murmuration.strategies.protocol.records import arrays_of, config_of
 
 if TYPE_CHECKING:
     import torch
@@ -163,7 +164,7 @@ def registry_reply(entry: RegistryEntry) -> RecordDict:
 def read_registry(content: RecordDict) -> RegistryEntry:
     """A node's answer, decoded; MalformedReply if it is something else."""
     with reading("the registry query"):
-        arrays, about = content.array_records["users"], content.config_records["registry"]
+        arrays, about = arrays_of(content, "users"), config_of(content, "registry")
         keys_U = decoded(arrays["keys"])
         counts_U = decoded(arrays["counts"]) if "counts" in arrays else None
         usable = about.get("usable")
@@ -198,7 +199,7 @@ class UserSelection:
     @classmethod
     def of(cls, content: RecordDict) -> UserSelection:
         """The users that a request is about; ValueError if none is named, or one twice."""
-        record = content.config_records[COHORT]
+        record = config_of(content, COHORT)
         names, salt = record["users"], record["salt"]
         if not (isinstance(names, bytes) and isinstance(salt, bytes)) or len(names) % 8:
             raise ValueError("users are named by whole numbers of 64 bits, and a salt")
@@ -263,8 +264,8 @@ def work_request(
 
 def read_work(content: RecordDict, users_S: np.ndarray = NOBODY) -> TrainRequest:
     """The request, for users at these indices."""
-    arrays = {name: decoded(a) for name, a in content.array_records["model"].items()}
-    parameters = dict(content.config_records["parameters"])
+    arrays = {name: decoded(a) for name, a in arrays_of(content, "model").items()}
+    parameters = dict(config_of(content, "parameters"))
     return TrainRequest(arrays, parameters, users_S)  # type: ignore[arg-type]
 
 
@@ -323,7 +324,7 @@ def read_sums(
     Those named in ``steps`` may have come as whole steps (of step 0, on no grid, not).
     """
     with reading("a request for sums"):
-        sums = {name: decoded(a) for name, a in content.array_records["sums"].items()}
+        sums = {name: decoded(a) for name, a in arrays_of(content, "sums").items()}
         answered = {name: array.shape for name, array in sums.items()}
         if answered != dict(shapes):
             raise ValueError(f"sums of shapes {dict(shapes)} were asked for, got {answered}")

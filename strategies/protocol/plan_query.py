@@ -24,6 +24,7 @@ from murmuration.privacy.secure_aggregation import party
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.availability import Reason, RunAborted, needed
 from murmuration.strategies.protocol.exchange import exchange, message_ttl
+from murmuration.strategies.protocol.records import config_of
 from murmuration.strategies.protocol.users import Registry
 
 #: The message type of the query.
@@ -51,8 +52,8 @@ def read_request(content: RecordDict) -> tuple[messages.TrainRequest, int]:
 
     Raises ValueError where that is no number.
     """
-    parameters = dict(content.config_records[_PARAMETERS])
-    parties = content.config_records[_PARTIES][_PARTIES]
+    parameters = dict(config_of(content, _PARAMETERS))
+    parties = config_of(content, _PARTIES)[_PARTIES]
     if type(parties) is not int or parties < 0:
         raise ValueError(f"no number of parties: {parties!r}")
     return messages.TrainRequest({}, parameters, messages.NOBODY), parties  # type: ignore[arg-type]
@@ -66,7 +67,7 @@ def reply(rule: str) -> RecordDict:
 def read_reply(content: RecordDict) -> str:
     """The rule that would refuse, or an empty text; MalformedReply for anything else."""
     with messages.reading("the plan"):
-        rule = content.config_records[_ANSWER]["refuses"]
+        rule = config_of(content, _ANSWER)["refuses"]
         if rule not in ("", *RULES):
             raise ValueError("a rule that no policy has")
         return str(rule)

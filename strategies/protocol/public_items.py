@@ -34,6 +34,7 @@ from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.arrays import decoded
 from murmuration.strategies.protocol.availability import failed_node
 from murmuration.strategies.protocol.exchange import exchange
+from murmuration.strategies.protocol.records import arrays_of, config_of
 from murmuration.strategies.protocol.users import Registry, RegistryError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def request(asked: messages.UserSelection) -> RecordDict:
 
 def read_request(content: RecordDict, node_config: Mapping[str, object]) -> messages.UserSelection:
     """The users whose items are requested; ValueError if texts are not public."""
-    adjacency = content.config_records["items"].get("adjacency")
+    adjacency = config_of(content, "items").get("adjacency")
     if adjacency != Adjacency.REPLACE_LABELS.value:
         raise ValueError(
             f"prompts and responses are public under {Adjacency.REPLACE_LABELS} only; the request "
@@ -214,8 +215,8 @@ def read(
 ) -> PublicItems:
     """The items of ``users`` users from a node's answer; MalformedReply if it is something else."""
     with messages.reading("the items query"):
-        record: ArrayRecord = content.array_records["items"]
-        kind = content.config_records["about"]["kind"]
+        record: ArrayRecord = arrays_of(content, "items")
+        kind = config_of(content, "about")["kind"]
         arrays = {name: decoded(record[name]) for name in ("counts", "prompt", "shown", "texts")}
         prompts, texts = json.loads(arrays["texts"].tobytes())
         counts_S, prompt_J, shown_JK = arrays["counts"], arrays["prompt"], arrays["shown"]

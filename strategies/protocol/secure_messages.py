@@ -31,6 +31,7 @@ from murmuration.privacy.secure_aggregation.party import (
 )
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.arrays import decoded
+from murmuration.strategies.protocol.records import arrays_of, config_of
 
 #: Message types of the exchanges before and after the work.
 KEYS, SHARES, UNMASK = "query.secure_keys", "query.secure_shares", "query.secure_unmask"
@@ -40,8 +41,8 @@ RECORD = "secure"
 
 def session_of(content: RecordDict) -> bytes:
     """The session that a request names; ProtocolError if it names none."""
-    record = content.config_records.get(RECORD)
-    session = record.get("session") if record is not None else None
+    record = content.get(RECORD)
+    session = record.get("session") if isinstance(record, ConfigRecord) else None
     if not isinstance(session, bytes):
         raise ProtocolError("the request names no session")
     return session
@@ -103,7 +104,7 @@ def read_keys(content: RecordDict) -> Entry:
     whole session. Whether a signature is good is for the nodes to say.
     """
     with messages.reading("this session"):
-        record = content.config_records[RECORD]
+        record = config_of(content, RECORD)
         keys = PublicKeys(bytes(record["sealing"]), bytes(record["masking"]))  # type: ignore[arg-type]
         for key in (keys.sealing, keys.masking):
             crypto.check_public(key)
@@ -119,7 +120,7 @@ def about(kind: str, content: RecordDict) -> bytes:
     It is the same for all nodes of a round; ProtocolError if this is not such a request.
     """
     try:
-        model, parameters = content.array_records["model"], content.config_records["parameters"]
+        model, parameters = arrays_of(content, "model"), config_of(content, "parameters")
         arrays_N = {name: decoded(array) for name, array in model.items()}
     except Exception as error:  # another machine's bytes can fail to decode in any way
         raise ProtocolError(f"not a request for a sum: {error!r}") from None
@@ -161,7 +162,7 @@ class Invitation:
     def of(cls, content: RecordDict) -> "Invitation":
         """The invitation of a request for shares; ProtocolError for anything else."""
         try:
-            record = content.config_records[RECORD]
+            record = config_of(content, RECORD)
             parts = _cut(bytes(record["roster"]), ENTRY_BYTES)  # type: ignore[arg-type]
             roster = [_entry(part) for part in parts]
             about = bytes(record["about"])  # type: ignore[arg-type]
@@ -185,7 +186,7 @@ def shares_reply(shared: Shared) -> RecordDict:
 def read_shares(content: RecordDict, place: int, parties: int) -> Shared:
     """Sealed shares of the node at ``place``; MalformedReply for anything else."""
     with messages.reading("this session"):
-        record = content.config_records[RECORD]
+        record = config_of(content, RECORD)
         parts = _cut(bytes(record["sealed"]), SEALED_BYTES)  # type: ignore[arg-type]
         others = [other for other in range(1, parties + 1) if other != place]
         commitment = bytes(record["commitment"])  # type: ignore[arg-type]
@@ -220,7 +221,7 @@ class MaskRequest:
         """The shares in a training request; ProtocolError for anything else, another modulus, or a
         grid.
         """
-        record = content.config_records[RECORD]
+        record = config_of(content, RECORD)
         try:
             bits = record["modulus-bits"]
             others = list(record["others"])  # type: ignore[arg-type]
@@ -245,7 +246,7 @@ def masked_reply(masked_L: np.ndarray) -> RecordDict:
 def read_masked(content: RecordDict, length: int) -> np.ndarray:
     """A masked vector, (L,) uint64; MalformedReply for anything else."""
     with messages.reading("this session"):
-        masked_L = decoded(content.array_records[RECORD]["masked"])
+        masked_L = decoded(arrays_of(content, RECORD)["masked"])
         if masked_L.shape != (length,) or masked_L.dtype != np.uint64:
             raise ValueError(f"{length} unsigned 64-bit numbers were asked for")
         return masked_L
@@ -259,7 +260,7 @@ def unmask_request(session: bytes, arrived: Sequence[int]) -> RecordDict:
 def read_arrived(content: RecordDict) -> list[int]:
     """The places of the nodes whose vectors arrived; ProtocolError for anything else."""
     try:
-        return [int(place) for place in content.config_records[RECORD]["arrived"]]  # type: ignore[union-attr,arg-type]
+        return [int(place) for place in config_of(content, RECORD)["arrived"]]  # type: ignore[union-attr,arg-type]
     except (KeyError, TypeError, ValueError) as error:
         raise ProtocolError(f"not a list of places: {error}") from None
 
@@ -276,7 +277,7 @@ def opened_reply(opened: Opened) -> RecordDict:
 def read_opened(content: RecordDict, arrived: Sequence[int], gone: Sequence[int]) -> Opened:
     """Shares of the seeds of ``arrived`` and the keys of ``gone``; MalformedReply otherwise."""
     with messages.reading("this session"):
-        record = content.config_records[RECORD]
+        record = config_of(content, RECORD)
         result = []
         for name, places in (("seeds", arrived), ("keys", gone)):
             parts = _cut(bytes(record[name]), shamir.SHARE_BYTES)  # type: ignore[arg-type]
