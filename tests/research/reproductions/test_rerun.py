@@ -138,6 +138,7 @@ def test_the_quick_page_has_no_verdicts(world, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_all_there_is_computed_told_and_drawn(tmp_path, monkeypatch):
     """Some thirteen minutes of a core."""
     monkeypatch.delenv(FOLDER, raising=False)
