@@ -155,11 +155,11 @@ def _check_terms(content: RecordDict, host: Host) -> None:
 
 
 def _asked(
-    content: RecordDict, asked: messages.UserSelection, host: Host
+    content: RecordDict, selection: messages.UserSelection, host: Host
 ) -> tuple[messages.TrainRequest, Examples, np.ndarray]:
     """Work, what it is on, and where those asked for stand here, (S,), −1: nowhere."""
     store = host.store()
-    places_S = store.where(asked)
+    places_S = store.where(selection)
     work = messages.read_work(content, places_S[places_S >= 0])
     return work, store.examples(str(work.parameters["features"])), places_S
 
@@ -170,12 +170,12 @@ def train(content: RecordDict, host: Host) -> RecordDict:
     parameters: Any = config_of(content, "parameters")
     node_half = host.halves()[str(parameters["strategy"])]
     number = partial(messages.number, parameters)
-    steps, asked = node_half.steps(number), messages.UserSelection.of(content)
+    steps, selection = node_half.steps(number), messages.UserSelection.of(content)
     longest = math.inf if node_half.length is None else node_half.length(number)
     if steps and node_half.length:
-        grid.check_room(len(asked), longest, steps["sum"])
+        grid.check_room(len(selection), longest, steps["sum"])
     masking = secure.masking("train", content, steps, host.memory)
-    work, examples, places_S = _asked(content, asked, host)
+    work, examples, places_S = _asked(content, selection, host)
     if node_half.model:
         _check_lengths(work.arrays, examples.dimension)
     keys_S = host.store().keys_U[work.users_S]
@@ -193,7 +193,7 @@ def train(content: RecordDict, host: Host) -> RecordDict:
     if masking is not None:
         return masking.reply(sums, host.memory)
     sums = {name: _of_all(name, sums[name], places_S) for name in sums}
-    few = grid.short(len(asked) * longest / number("clip-norm", math.nan))
+    few = grid.short(len(selection) * longest / number("clip-norm", math.nan))
     return messages.sums_reply(sums, steps if few else {})
 
 
