@@ -14,7 +14,7 @@ from murmuration.research.reproductions.registry import ENTRIES
 from murmuration.research.reproductions.rerun import DONE, FAILED, LEFT_OUT
 
 #: Those whose remarks say it all.
-UNDRAWN = {"uls-conjecture", "uls-sampling", "aup-accuracy"}
+UNDRAWN = {"uls-conjecture", "uls-sampling", "aup-accuracy", "strengths"}
 
 
 @pytest.fixture
