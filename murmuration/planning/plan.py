@@ -143,7 +143,7 @@ def plan(
         **_heldout_figures(coins, int(solved["users"]), neighbours),
         "strategy": strategy.name,
         "adjacency": neighbours.value,
-        "user_isolation": user_isolation(run.batch_users),
+        "user_isolation": user_isolation(run.shared_passes),
         **({"correlation": about_correlation(solved)} if correlated else {}),
         "chosen": "" if left == missing or query.sampled.everybody else "cohort",
         "solved_for": "".join(left[:1]),

@@ -5,12 +5,12 @@ not linear in θ: the same sampled examples, the same mean over each user's, the
 user's vector. What the loss of an example is, a reward's or the next token's, is for its kind to
 say.
 
-Users are computed one after the other, their examples in batches of bounded numbers of tokens,
-padding included. So a user's vector is a function of that user's examples, θ and public constants,
-bit for bit on one machine: shapes, and with them the order in which a matrix product adds up,
-depend on no other user. Memory is that of one batch and one gradient.
+Passes are isolated: users are computed one after the other, their examples in batches of bounded
+numbers of tokens, padding included. So a user's vector is a function of that user's examples, θ and
+public constants, bit for bit on one machine: shapes, and with them the order in which a matrix
+product adds up, depend on no other user. Memory is that of one batch and one gradient.
 
-With ``batch_users`` several share a batch, in chunks whose gradients fit into the memory that is
+In shared passes several users share a batch, in chunks whose gradients fit into the memory that is
 set aside: users whose texts are about equally long are neighbours, so that there is little padding.
 That changes a gradient in its last digits only, but it does: one user then moves the others'
 vectors, by an amount that was measured (docs/explanation/sharp-edges.md) and not proven.
@@ -19,8 +19,8 @@ With ``once_per_text`` the gradient of each text's score (a reward, or a log-lik
 once, by itself, for all users of a chunk who judged it: a user's gradient is their texts', each
 times the slope of their losses in its score. Where a thousand texts were judged fifty times, that
 is a fiftieth of the work. A text's bits depend on nothing but the text and θ, in whatever chunk it
-comes, so a user's vector is a function of that user's examples as before. (With ``batch_users``
-texts share batches, and many users' vectors are one product.)
+comes, so a user's vector is a function of that user's examples as before. (In shared passes texts
+share batches, and many users' vectors are one product.)
 
 Measures, such as logits, are taken text by text: a text's depend on nothing but the text and θ. In
 a public test, where users need not be kept apart, texts share batches.
@@ -156,14 +156,16 @@ class LanguageExamples(ABC):
         model: PreferenceModel,
         local: LocalSteps | None = None,
         *,
-        batch_users: bool = False,
+        shared_passes: bool = False,
     ) -> Iterator[torch.Tensor]:
         """Each sampled user's mean gradient at θ, chunk by chunk, (B, D) float32, in their order.
 
-        With ``local``, the change θ − θ_u by each user's local steps. Without ``batch_users`` a
+        With ``local``, the change θ − θ_u by each user's local steps. Without ``shared_passes`` a
         chunk is one user. A chunk is valid until the next is requested, and must not be written to.
         """
-        chunks = self._user_chunks(theta_D, taken_N, taken_S, model, local, batch_users=batch_users)
+        chunks = self._user_chunks(
+            theta_D, taken_N, taken_S, model, local, shared_passes=shared_passes
+        )
         return (grads_BD for grads_BD, _ in chunks)
 
     def _user_chunks(
@@ -174,15 +176,15 @@ class LanguageExamples(ABC):
         model: PreferenceModel,
         local: LocalSteps | None,
         *,
-        batch_users: bool,
+        shared_passes: bool,
     ) -> Iterator[tuple[torch.Tensor, Touched]]:
         """As ``user_gradients``, with the numbers of a chunk that can differ from zero."""
-        self.prepare(taken_N.numpy(), batch_users)
+        self.prepare(taken_N.numpy(), shared_passes)
         ends_S = np.cumsum(taken_S.numpy())
         taken, theta_D = taken_N.numpy(), theta_D.float()
         most = 1
         # After one step of their own, users are no longer at the same place.
-        if batch_users and (local is None or local.steps == 1):
+        if shared_passes and (local is None or local.steps == 1):
             most = max(1, MOST_ROW_BYTES // (4 * self.dimension))
         with out_of_memory_advice():
             grads_BD = torch.empty(min(most, len(ends_S)), self.dimension, device=self.base.device)
@@ -217,7 +219,7 @@ class LanguageExamples(ABC):
         *,
         local: LocalSteps | None = None,
         width: int | None = None,
-        batch_users: bool = False,
+        shared_passes: bool = False,
         add: AddTo | None = None,
     ) -> torch.Tensor:
         """As `preference.linear.gradients.sum_over_users`: Σ over chunks of ``reduce``, (D,)
@@ -226,11 +228,11 @@ class LanguageExamples(ABC):
         total = torch.zeros(self.dimension if width is None else width, dtype=torch.float64)
         if len(taken_S) == 0:
             return total
-        if batch_users:
+        if shared_passes:
             order_N, order_S = self._by_length(taken_N.numpy(), taken_S.numpy())
             taken_N, taken_S = torch.from_numpy(order_N), torch.from_numpy(order_S)
         for grads_BD, touched in self._user_chunks(
-            theta_D, taken_N, taken_S, model, local, batch_users=batch_users
+            theta_D, taken_N, taken_S, model, local, shared_passes=shared_passes
         ):
             if add is None:
                 total += reduce(grads_BD)
@@ -478,25 +480,25 @@ class TokenExamples(LanguageExamples):
         model: PreferenceModel,
         local: LocalSteps | None,
         *,
-        batch_users: bool,
+        shared_passes: bool,
     ) -> Iterator[tuple[torch.Tensor, Touched]]:
         """By texts, if `once_per_text`; not with several local steps, after which users have
         different θ.
         """
         if not self.base.settings.once_per_text or (local is not None and local.steps > 1):
             yield from super()._user_chunks(
-                theta_D, taken_N, taken_S, model, local, batch_users=batch_users
+                theta_D, taken_N, taken_S, model, local, shared_passes=shared_passes
             )
             return
-        self.prepare(taken_N.numpy(), batch_users)
+        self.prepare(taken_N.numpy(), shared_passes)
         self.base.put(theta_D.float())
         ends_S, touched = np.cumsum(taken_S.numpy()), Touched()
         mine_SN = np.split(taken_N.numpy(), ends_S[:-1]) if len(ends_S) else []
         for some in self._sharing(mine_SN):
             texts_T = np.unique(self._texts_of(np.concatenate(some)))
-            score_T, grads_TD = self._of_each(texts_T, touched, batch_users)
+            score_T, grads_TD = self._of_each(texts_T, touched, shared_passes)
             rate = 1.0 if local is None else local.rate
-            if batch_users:
+            if shared_passes:
                 most = max(1, len(texts_T) // 4)  # rows beside those of the texts
                 for at in range(0, len(some), most):
                     slope_BT = self._slopes_by_text(texts_T, score_T, some[at : at + most], model)

@@ -6,7 +6,7 @@ first time, and when another process finds them on disk; then a pass over all us
 - plain: the gradient of the mean loss through the whole network, in batches, as a loop of PyTorch
   and peft has it (it goes back through trained layers alone, and forward through all);
 - ours: each user's gradient from the states that are kept, clipped and added up, user by user;
-  ``batched`` with `--batch-users`, so that users share batches as in plain. Of a policy the
+  ``shared`` with `--user-passes shared`, so that users share batches as in plain. Of a policy the
   reference is computed in each pass by plain, and was computed by ours.
 
 ``all`` beside ``last:K`` is the cost of the same users if every layer is changed. The model is that
@@ -84,7 +84,7 @@ def measure(
         calls: dict[str, Callable[[], float]] = {
             "plain": partial(_seconds_of, plain.plain),
             "ours": partial(_seconds_of, ours.kept),
-            "batched": partial(_seconds_of, partial(ours.kept, batch_users=True)),
+            "shared": partial(_seconds_of, partial(ours.kept, shared_passes=True)),
         }
         if rivals:
             calls["trl"] = Trl(again, batch).seconds

@@ -170,7 +170,7 @@ class Variants:
             self._examples.reference_T[:-1] = np.nan
         return self.kept()
 
-    def kept(self, batch_users: bool = False) -> torch.Tensor:
+    def kept(self, shared_passes: bool = False) -> torch.Tensor:
         """As `ours`, with a policy's reference cached after the first call."""
         given = self._examples
         taken_N = torch.arange(int(given.start_U[-1]))
@@ -180,7 +180,7 @@ class Variants:
             given.counts_U,
             self._clip.clip_sum,
             _MODEL,
-            batch_users=batch_users,
+            shared_passes=shared_passes,
             add=getattr(self._clip, "add_to", None),
         )
 

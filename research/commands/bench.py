@@ -319,7 +319,7 @@ def states(
         what = "of people who judged the same texts"
     else:
         columns = ("task", "layers", "states_ms_a_text", "found_ms_a_text", "plain_ms_a_judgement")
-        columns += ("ours_ms_a_judgement", "ours_ratio", "batched_ratio")
+        columns += ("ours_ms_a_judgement", "ours_ratio", "shared_ratio")
         what = "from states that are kept"
 
     def measured(task: str, chosen: str, rivals: bool) -> dict[str, Any]:

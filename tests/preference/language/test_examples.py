@@ -293,8 +293,8 @@ def test_a_row_that_is_used_again_has_the_bits_of_a_new_one(
     examples, theta_D = model_on(base).examples(people), base.random_theta()
     every_N, counts_U, clip = torch.arange(len(examples.text_JK)), examples.counts_U, UserClip(0.02)
     given = (theta_D, every_N, counts_U, clip.clip_sum, BTL)
-    found_D = examples.sum_over_users(*given, batch_users=together, add=clip.add_to)
-    assert torch.equal(found_D, examples.sum_over_users(*given, batch_users=together))
+    found_D = examples.sum_over_users(*given, shared_passes=together, add=clip.add_to)
+    assert torch.equal(found_D, examples.sum_over_users(*given, shared_passes=together))
     ends = counts_U.cumsum(0).tolist()
     alone = [
         next(examples.user_gradients(theta_D, every_N[low:high], counts_U[user : user + 1], BTL))
@@ -457,7 +457,7 @@ def test_sums_and_losses_are_those_of_transformers(
         every_N = torch.arange(len(each))
         clip_sum = UserClip(CLIP).clip_sum
         found_D = examples.sum_over_users(
-            theta_D, every_N, examples.counts_U, clip_sum, BTL, batch_users=together
+            theta_D, every_N, examples.counts_U, clip_sum, BTL, shared_passes=together
         )
         assert apart(found_D, expected_D) < SAME.get(kind, USUAL)
         assert apart(found_D, exact_D) < AS_PLAIN * rounded, (apart(found_D, exact_D), rounded)
@@ -522,7 +522,7 @@ def differentiated(examples, theta_D, taken, model):
 
 
 def ours(examples, theta_D, taken, model, together=False):
-    found = examples.user_gradients(theta_D, *taken, model, batch_users=together)
+    found = examples.user_gradients(theta_D, *taken, model, shared_passes=together)
     return torch.cat([g.clone() for g in found])
 
 
@@ -673,7 +673,7 @@ def test_no_more_users_are_kept_than_fit_into_memory(make_token_examples, monkey
     monkeypatch.setattr(type(examples), "dimension", property(lambda self: 150_000))
     monkeypatch.setattr(type(examples), "_add", lambda *_: None)
     monkeypatch.setattr(examples.base, "put", lambda _: None)
-    chunks = examples.user_gradients(theta_D, *taken, model, batch_users=True)
+    chunks = examples.user_gradients(theta_D, *taken, model, shared_passes=True)
     assert [len(g) for g in chunks] == [1, 1, 1, 1]
 
 
