@@ -44,7 +44,7 @@ from murmuration.preference.choices import Kind
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.kinds.model import AddTo
 from murmuration.preference.language.base.network import LanguageBase
-from murmuration.preference.language.machine import MOST_ROW_BYTES, out_of_memory_advice
+from murmuration.preference.language.machine import most_rows, out_of_memory_advice
 from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.preference.language.user_gradients import Span, Touched
 from murmuration.preference.linear.examples import distinct_texts, flips, labels
@@ -185,7 +185,7 @@ class LanguageExamples(ABC):
         most = 1
         # After one step of their own, users are no longer at the same place.
         if shared_passes and (local is None or local.steps == 1):
-            most = max(1, MOST_ROW_BYTES // (4 * self.dimension))
+            most = most_rows(self.base.device, self.dimension)
         with out_of_memory_advice():
             grads_BD = torch.empty(min(most, len(ends_S)), self.dimension, device=self.base.device)
             grads_BD.zero_()
@@ -228,6 +228,8 @@ class LanguageExamples(ABC):
         total = torch.zeros(self.dimension if width is None else width, dtype=torch.float64)
         if len(taken_S) == 0:
             return total
+        if add is not None:
+            total = total.to(self.base.device)
         if shared_passes:
             order_N, order_S = self._by_length(taken_N.numpy(), taken_S.numpy())
             taken_N, taken_S = torch.from_numpy(order_N), torch.from_numpy(order_S)
@@ -238,7 +240,7 @@ class LanguageExamples(ABC):
                 total += reduce(grads_BD)
             else:
                 add(total, grads_BD, touched.stretches())
-        return total
+        return total.cpu()
 
     def check(self, model: PreferenceModel) -> None:
         """Compare each user's gradient with plain automatic differentiation, at a random θ.
@@ -298,7 +300,7 @@ class LanguageExamples(ABC):
         Raises:
             InputError: out of memory.
         """
-        rows = max(1, MOST_ROW_BYTES // (4 * self.dimension))
+        rows = most_rows(self.base.device, self.dimension)
         if not self.base.settings.once_per_text:
             rows = min(users, rows)
         with out_of_memory_advice():
@@ -538,7 +540,7 @@ class TokenExamples(LanguageExamples):
     def _sharing(self, mine_SN: list[np.ndarray]) -> Iterator[list[np.ndarray]]:
         """Part users, in their order, into chunks whose texts' gradients fit into the memory that
         is set aside; there is one user at least in each."""
-        most = MOST_ROW_BYTES // (4 * self.dimension)
+        most = most_rows(self.base.device, self.dimension)
         chunk, texts = list[np.ndarray](), set[int]()
         for mine_N in mine_SN:
             own = set(self._texts_of(mine_N).tolist())

@@ -194,7 +194,7 @@ class ModelConfig:
         base=True,
     )
     user_passes: str = setting(
-        "isolated",
+        "",
         "Backward passes of a language model. isolated: each holds one user's rows, so that no "
         "user moves another's vector. shared: rows of several users, faster on short texts; that "
         "no user moves another's vector is then only measured, not proven. [default: isolated]",

@@ -170,7 +170,7 @@ BAD = {
     "on_bad_rows": ["", "repair"],
     "kind": ["", "best"],
     "length": ["", "long"],
-    "user_passes": ["", "together"],
+    "user_passes": ["together"],
     "labels": ["", "noisy"],
     "max_judgements": [0],
     "max_characters": [-1],

@@ -14,6 +14,7 @@ from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.examples import token_examples
+from murmuration.preference.language.machine import MOST_ROW_BYTES
 from murmuration.preference.linear.gradients import windows
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model
@@ -161,7 +162,7 @@ def test_memory_is_tried_with_the_largest_batch(language_model, task, texts):
 @pytest.fixture
 def one_mebibyte(monkeypatch):
     """For the gradients of several users."""
-    monkeypatch.setattr("murmuration.preference.language.examples.MOST_ROW_BYTES", 2**20)
+    monkeypatch.setitem(MOST_ROW_BYTES, "cpu", 2**20)
 
 
 @pytest.mark.usefixtures("one_mebibyte")
@@ -543,7 +544,7 @@ def test_batches_change_nothing_but_last_digits(
     make_token_examples, monkeypatch, tokens, train, memory
 ):
     whole = ours(*make_token_examples(train=train))
-    monkeypatch.setattr("murmuration.preference.language.examples.MOST_ROW_BYTES", memory * 2**20)
+    monkeypatch.setitem(MOST_ROW_BYTES, "cpu", memory * 2**20)
     found = ours(*make_token_examples(train=train, batch_tokens=tokens), together=True)
     torch.testing.assert_close(found, whole, atol=1e-6, rtol=0)
 
