@@ -350,6 +350,11 @@ class LanguageExamples(ABC):
         """Add users' mean gradients, at the θ that was put, to their rows."""
         user_N = np.repeat(np.arange(len(taken_B)), taken_B)
         weight_B = 1.0 / np.maximum(taken_B, 1)
+        for part in self._passes(taken_N):
+            self._add_batch(grads_BD, taken_N[part], user_N[part], weight_B, model, touched=touched)
+
+    def _passes(self, taken_N: np.ndarray) -> Iterator[slice]:
+        """The examples of each pass: as many as fit into a batch, or one."""
         lengths_N, shown_N = self._lengths(taken_N), (self.text_JK[taken_N] >= 0).sum(1)
         at = 0
         while at < len(taken_N):
@@ -357,9 +362,25 @@ class LanguageExamples(ABC):
             longest = np.maximum.accumulate(lengths_N[ahead])
             tokens = longest * np.cumsum(shown_N[ahead])
             end = at + max(1, int((tokens <= self.base.batch_tokens).sum()))
-            part = slice(at, end)
-            self._add_batch(grads_BD, taken_N[part], user_N[part], weight_B, model, touched=touched)
+            yield slice(at, end)
             at = end
+
+    def padding(
+        self, taken_N: torch.Tensor, taken_S: torch.Tensor, *, shared_passes: bool
+    ) -> float:
+        """The share of what passes over some users' examples compute that is padding."""
+        order_N, order_S, most = taken_N.numpy(), taken_S.numpy(), 1
+        if shared_passes:
+            order_N, order_S = self._by_length(order_N, order_S)
+            most = most_rows(self.base.device, self.dimension)
+        real = computed = 0
+        for mine_N in np.split(order_N, np.cumsum(order_S)[most - 1 : -1 : most]):
+            for part in self._passes(mine_N):
+                text_NK = self.text_JK[mine_N[part]]
+                lengths_R = self.tokens.lengths_T[text_NK[text_NK >= 0]]
+                real += int(lengths_R.sum())
+                computed += len(lengths_R) * int(lengths_R.max())
+        return 1.0 - real / max(1, computed)
 
     def _add_batch(
         self,

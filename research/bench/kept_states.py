@@ -112,8 +112,9 @@ def measure_people(
     judged the same texts.
 
     ``once`` is ours with ``--once-per-text``, where a text's gradient is computed once for all
-    users who judged it; ``ours``, ``plain`` and TRL's step are of 64 of the judgements, at even
-    distances, since the time of one does not depend on their number.
+    users who judged it; ``ours``, ``shared``, ``plain`` and TRL's step are of 64 of the judgements,
+    at even distances, since the time of one does not depend on their number. The shares of padding
+    are of all judgements.
 
     Args:
         data: a file of judgements.
@@ -143,6 +144,7 @@ def measure_people(
         ways = {
             "plain": (_plain(few), few),
             "ours": (Variants(few), few),
+            "shared": (Variants(few), few),
             "once": (Variants(replace(batch, base=once)), batch),
         }
         for _, given in ways.values():
@@ -153,6 +155,8 @@ def measure_people(
             name: partial(_seconds_of, variants.plain if name == "plain" else variants.kept)
             for name, (variants, _) in ways.items()
         }
+        calls["shared"] = partial(_seconds_of, partial(ways["shared"][0].kept, shared_passes=True))
+        every = torch.arange(len(batch.text_JK)), batch.counts_U
         counts = {name: len(given.text_JK) for name, (_, given) in ways.items()}
         if rival is not None:
             calls["trl"], counts["trl"] = rival.seconds, counts["plain"]
@@ -163,6 +167,8 @@ def measure_people(
         **_about(task, layers, again),
         "judgements": len(taken_J),
         "texts": len(batch.tokens.lengths_T),
+        "isolated_padding": batch.padding(*every, shared_passes=False),
+        "shared_padding": batch.padding(*every, shared_passes=True),
         **_figures(readings, counts),
     }
 

@@ -343,7 +343,8 @@ def states(
             _end(as_json, "states", about, data=data, rows=[row])
             return
         columns = ("task", "layers", "judgements", "texts", "plain_ms_a_judgement")
-        columns += ("ours_ms_a_judgement", "ours_ratio", "once_ms_a_judgement", "once_ratio")
+        columns += ("ours_ratio", "isolated_padding", "shared_ratio", "shared_padding")
+        columns += ("once_ms_a_judgement", "once_ratio")
         what = "of people who judged the same texts"
     else:
         columns = ("task", "layers", "states_ms_a_text", "found_ms_a_text", "plain_ms_a_judgement")

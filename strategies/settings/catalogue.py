@@ -79,6 +79,8 @@ _PLANNED = (
     "strategy", "epsilon", "rounds", "cohort", "users", "delta", "group_size",
     "sampling_probability", "sampling", "noise_correlation", "bands", "variant",
     "adjacency", "heldout", "heldout_epsilon", "features", "items", "user_passes",
+    "base", "task", "train", "lora_rank", "lora_layers", "max_tokens", "batch_tokens", "dtype",
+    "checkpointing", "once_per_text",
 )  # fmt: skip
 
 
