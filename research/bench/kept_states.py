@@ -144,7 +144,6 @@ def measure_people(
         ways = {
             "plain": (_plain(few), few),
             "ours": (Variants(few), few),
-            "shared": (Variants(few), few),
             "once": (Variants(replace(batch, base=once)), batch),
         }
         for _, given in ways.values():
@@ -155,9 +154,10 @@ def measure_people(
             name: partial(_seconds_of, variants.plain if name == "plain" else variants.kept)
             for name, (variants, _) in ways.items()
         }
-        calls["shared"] = partial(_seconds_of, partial(ways["shared"][0].kept, shared_passes=True))
+        calls["shared"] = partial(_seconds_of, partial(ways["ours"][0].kept, shared_passes=True))
         every = torch.arange(len(batch.text_JK)), batch.counts_U
         counts = {name: len(given.text_JK) for name, (_, given) in ways.items()}
+        counts["shared"] = counts["ours"]
         if rival is not None:
             calls["trl"], counts["trl"] = rival.seconds, counts["plain"]
         for way in (_plain(fewest).plain, Variants(fewest).kept):

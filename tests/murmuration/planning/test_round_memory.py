@@ -46,9 +46,9 @@ def test_the_table_prints_it(cli, language_model):
     code, out, _ = cli("plan", *options, *base)
     assert code == 0
     assert "memory isolated gib" in out and "Memory of a round of isolated passes" in out
-    assert GIB <= json.loads(cli("plan", *options, *base, "--json")[1]).keys()
+    assert json.loads(cli("plan", *options, *base, "--json")[1]).keys() >= GIB
 
 
 def test_a_base_that_is_not_there_is_refused():
-    with pytest.raises(InputError, match="./nowhere"):
+    with pytest.raises(InputError, match="no such folder"):
         plan(**GIVEN, base="./nowhere")

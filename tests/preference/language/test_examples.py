@@ -678,6 +678,21 @@ def test_no_more_users_are_kept_than_fit_into_memory(make_token_examples, monkey
     assert [len(g) for g in chunks] == [1, 1, 1, 1]
 
 
+def test_padding_is_what_passes_compute_beside_tokens(made):
+    examples = made("sft", counts=(3, 1, 2), batch_tokens=1)  # a text, or a judgement, in each
+    every = torch.arange(len(examples.text_JK)), examples.counts_U
+    lengths_JK = examples.tokens.lengths_T[examples.text_JK]
+    each = 1.0 - lengths_JK.sum() / (2 * lengths_JK.max(axis=1)).sum()
+    for shared in (False, True):
+        assert examples.padding(*every, shared_passes=shared) == pytest.approx(each)
+    whole = examples.in_batches(10**6)
+    alone, together = (whole.padding(*every, shared_passes=shared) for shared in (False, True))
+    users = [whole.text_JK[low:high] for low, high in pairwise(whole.start_U.tolist())]
+    computed = sum(text.size * examples.tokens.lengths_T[text].max() for text in users)
+    assert alone == pytest.approx(1.0 - lengths_JK.sum() / computed)
+    assert together == pytest.approx(1.0 - lengths_JK.mean() / lengths_JK.max())
+
+
 def test_local_steps_are_each_users_own(make_token_examples):
     examples, theta_D, taken, model = make_token_examples(rows=None)
     local = LocalSteps(3, 0.5)

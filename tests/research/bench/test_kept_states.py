@@ -58,7 +58,8 @@ def test_people_who_judged_the_same_texts(task, language_model, tmp_path):
     assert row["judgements"] == 40 and row["texts"] == 17  # 16 of a user, and one against them all
     ways = ("plain", "ours", "once")
     assert all(row[f"{way}_ms_a_judgement"] > 0 for way in ways)
-    assert row["once_ratio"] > 0 and row["ours_ratio"] > 0
+    assert row["once_ratio"] > 0 and row["ours_ratio"] > 0 and row["shared_ratio"] > 0
+    assert 0 <= row["isolated_padding"] < 1 and 0 <= row["shared_padding"] < 1
     assert "trl_ratio" not in row
 
 
