@@ -309,7 +309,7 @@ def _shape(bench: LmBench) -> Any:
     from transformers import GPT2Config, LlamaConfig
 
     heads = bench.heads or max(1, bench.width // 64)
-    ends = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
+    ends: dict[str, Any] = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
     if not bench.key_heads:
         return GPT2Config(
             vocab_size=bench.vocabulary,

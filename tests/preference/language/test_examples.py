@@ -1,5 +1,6 @@
 """What is the same of all examples in tokens: chunks, batches, choices of users, the first look."""
 
+from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -19,6 +20,7 @@ from murmuration.preference.linear.gradients import windows
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model
 from murmuration.privacy.mechanisms.clipping import ROUNDING, UserClip
+from murmuration.research.bench.language_model import LmBench, examples, saved_model, texts
 
 BTL = preference_model("btl")
 
@@ -676,6 +678,32 @@ def test_no_more_users_are_kept_than_fit_into_memory(make_token_examples, monkey
     monkeypatch.setattr(examples.base, "put", lambda _: None)
     chunks = examples.user_gradients(theta_D, *taken, model, shared_passes=True)
     assert [len(g) for g in chunks] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("task", "train"), [("reward", "full"), ("text", "lora")])
+def test_in_shared_passes_of_one_shape_neither_contents_nor_places_change_a_bit(dtype, task, train):
+    bench = LmBench(users=6, judgements=2, tokens=24, layers=2, width=64, vocabulary=300, rank=4)
+    with saved_model(bench) as path:
+        settings = BaseSettings(path, train, rank=4, max_tokens=24, task=task, dtype=dtype)
+        base = LanguageBase(settings)
+    given = (texts if task == "text" else examples)(bench, base)
+    theta_D = base.random_theta()
+
+    def gradients(of):
+        every_N = torch.arange(len(of.text_JK))
+        chunks = of.user_gradients(theta_D, every_N, of.counts_U, BTL, shared_passes=True)
+        return torch.cat([chunk_BD.clone() for chunk_BD in chunks])
+
+    found_UD = gradients(given)
+    moved_UD = gradients(given.select(np.array([3, 0, 1, 4, 5, 2])))
+    for place, user in enumerate([3, 0, 1, 4, 5, 2]):
+        assert torch.equal(moved_UD[place], found_UD[user])
+    first = int(given.start_U[1]) * given.text_JK.shape[1] * bench.tokens  # tokens of user 0
+    ids = torch.cat([given.tokens.ids[:first], given.tokens.ids[first:].flip(0)])
+    other_UD = gradients(replace(given, tokens=replace(given.tokens, ids=ids)))
+    assert torch.equal(other_UD[0], found_UD[0])
+    assert not torch.equal(other_UD[1], found_UD[1])
 
 
 def test_padding_is_what_passes_compute_beside_tokens(made):
