@@ -114,7 +114,7 @@ class Policy:
             every_M,
             torch.ones_like(every_M),
             preference_model("btl"),
-            batch_users=True,
+            shared_passes=True,
         )
 
     def own(self, vectors_BD: torch.Tensor, canaries_B: np.ndarray) -> torch.Tensor:

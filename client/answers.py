@@ -95,8 +95,8 @@ def registry(content: RecordDict, host: Host) -> RecordDict:
     if trains:
         learnt = store.model(str(request["features"]))
         declared = Schema(request["kind"], request["responses"])  # type: ignore[arg-type]
-        group_size, together = int(request.get("group-size", 0)), request.get("batch-users", False)  # type: ignore[call-overload]
-        users = len(store.keys_U) if together else 1
+        group_size = int(request.get("group-size", 0))  # type: ignore[call-overload]
+        users = len(store.keys_U) if request.get("shared-passes", False) else 1
         learnt.try_out(declared, model, group_size, users)
     entry = messages.RegistryEntry(
         place=store.place,

@@ -36,6 +36,8 @@ TRAINED = ("head", "lora", "full")
 LENGTHS = ("bounded", "none", "log")
 #: What a language model computes in; ``auto`` is the fastest of the others that loses no range.
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+#: Whether a backward pass holds the rows of one user (``preference.language.examples``).
+USER_PASSES = ("isolated", "shared")
 #: What of a text's states a linear head reads (``preference.language.base.network``).
 POOLINGS = ("last", "mean")
 #: Which of a language model's layers LoRA changes: ``all``, ``last:4``, from one to another,

@@ -46,7 +46,7 @@ def terms_of(context: RunContext, run: str, lineage: Promise) -> RunTerms:
     config = context.config
     caveats = {
         Caveat.SEEDED: context.source.seeded,
-        Caveat.BATCHED_USERS: config.batch_users,
+        Caveat.SHARED_PASSES: config.shared_passes,
         Caveat.LARGE_DELTA: config.delta >= 1 / context.users,
         Caveat.EXACT_USERS: config.exact_users,
         Caveat.FLOATING_POINT: bool(context.noise.warning),
@@ -139,7 +139,7 @@ def result_of(
         "noise": context.noise.kind if private else None,
         "theorem": _theorem(context),
         "secure_aggregation": config.secure_aggregation,
-        "user_isolation": user_isolation(config.batch_users) if private else None,
+        "user_isolation": user_isolation(config.shared_passes) if private else None,
     }
     from_releases: dict[str, object] = {
         "epsilon": epsilon,

@@ -72,7 +72,7 @@ def _ask(
         model=config.model,
         schema=config.schema,
         group_size=config.group_size,
-        batch_users=config.batch_users,
+        shared_passes=config.shared_passes,
         trains=not strategy.local,
         counts=Adjacency(config.adjacency).counts_are_public,
         timeout=config.timeout,

@@ -35,7 +35,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.privacy.theorems import Unit, select
 from murmuration.strategies.base import SteppedStrategy
-from murmuration.strategies.contributions import batches_users, clip_of, model_of, sampled
+from murmuration.strategies.contributions import clip_of, model_of, sampled, shares_passes
 from murmuration.strategies.planning import NOISE, SAMPLED, Planned
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.messages import TrainRequest
@@ -232,7 +232,7 @@ def client_update(
         bound.clip_sum,
         model_of(examples, work),
         width=examples.dimension + 1,
-        batch_users=batches_users(work),
+        shared_passes=shares_passes(work),
     )
     total_D1 = total.numpy()
     return {"sum": total_D1[:-1], "within": total_D1[-1:]}

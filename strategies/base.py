@@ -106,7 +106,7 @@ class CohortStrategy(Strategy):
         min_nodes: the number of registered nodes that must be online before a round is sampled, or
             (below 1) their share; 0: any number.
         masked: let nodes' sums arrive under masks (``strategies.protocol.secure_rounds``).
-        batch_users: let nodes compute several users at once (``preference.linear.gradients``).
+        shared_passes: let nodes compute several users at once (``preference.linear.gradients``).
 
     Raises:
         BudgetExceeded: the ledger's budget does not cover the plan.
@@ -137,7 +137,7 @@ class CohortStrategy(Strategy):
         timeout: float = 600.0,
         min_nodes: float = 0.0,
         masked: bool = False,
-        batch_users: bool = False,
+        shared_passes: bool = False,
     ) -> None:
         if isinstance(optimizer, SolvedModel) is not self.solves:
             kind = SolvedModel if self.solves else ServerOptimizer
@@ -148,7 +148,7 @@ class CohortStrategy(Strategy):
         self.source, self.features, self.log, self.timeout = source, features, log, timeout
         self.model, self.min_nodes = model, min_nodes
         self.attendance = Attendance()
-        self.batch_users = batch_users
+        self.shared_passes = shared_passes
         self.masked = masked
         self.rounds_done = 0
         self.interrupted = 0  # the round that nodes were asked in when the server died, if any
@@ -234,7 +234,7 @@ class CohortStrategy(Strategy):
             "round": round_,
             "features": self.features,
             "model": self.model,
-            "batch-users": self.batch_users,
+            "shared-passes": self.shared_passes,
             **self.parameters(),
             **messages.noise_parameters(self.node_noise()),
         }

@@ -59,9 +59,9 @@ def model_of(examples: TrainingExamples, work: TrainRequest) -> PreferenceModel:
     return preference_model(str(work.parameters.get("model", "btl")), examples.kind, examples.width)
 
 
-def batches_users(work: TrainRequest) -> bool:
+def shares_passes(work: TrainRequest) -> bool:
     """True if several users may share an operation, by a public setting of the run."""
-    return bool(work.parameters.get("batch-users", False))
+    return bool(work.parameters.get("shared-passes", False))
 
 
 def bounded_sum(
@@ -86,7 +86,7 @@ def bounded_sum(
         bound.clip_sum,
         model_of(examples, work),
         local=local,
-        batch_users=batches_users(work),
+        shared_passes=shares_passes(work),
         # Another kind of bound may be derived from this one, and is known by `clip_sum` alone.
         add=bound.add_to if type(bound) is UserClip else None,
     )
@@ -122,8 +122,8 @@ def client_update(
 
     taken_N, taken_S = sampled(examples, work, keys_S, source)
     theta_D, model = work.tensor("theta"), model_of(examples, work)
-    together = batches_users(work)
-    result = examples.user_gradients(theta_D, taken_N, taken_S, model, batch_users=together)
+    together = shares_passes(work)
+    result = examples.user_gradients(theta_D, taken_N, taken_S, model, shared_passes=together)
     # A language model's chunk is valid until the next is asked for.
     rows_BD = [chunk_BD.cpu().clone() for chunk_BD in result]
     stack_SD = torch.cat(rows_BD) if rows_BD else torch.zeros(0, examples.dimension)

@@ -47,7 +47,7 @@ from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import ExampleSampler
 from murmuration.privacy.theorems import Unit, select
 from murmuration.strategies import sums, uls
-from murmuration.strategies.contributions import batches_users, model_of
+from murmuration.strategies.contributions import model_of, shares_passes
 from murmuration.strategies.planning import Planned, PlanQuery, largest
 from murmuration.strategies.protocol import group_size_histogram, messages
 from murmuration.strategies.protocol.messages import TrainRequest
@@ -189,7 +189,7 @@ def client_update(
             torch.ones_like(in_K),
             clip.as_user.clip_sum,
             model,
-            batch_users=batches_users(work),
+            shared_passes=shares_passes(work),
             add=clip.as_user.add_to,
         )
         return {"sum": total_D.numpy()}

@@ -229,9 +229,9 @@ _THUMBS = (
         ({"strategy": "uls"}, {"kind": None, "model": None}),
     ),
     Rule(
-        lambda run, strategy: run.kind == "thumbs" and run.batch_users,
-        "--batch-users computes several users at once, and --kind thumbs is computed user by user",
-        ({"batch_users": None}, {"kind": None, "model": None}),
+        lambda run, strategy: run.kind == "thumbs" and run.shared_passes,
+        "--user-passes shared computes several users at once, and --kind thumbs user by user",
+        ({"user_passes": None}, {"kind": None, "model": None}),
     ),
 )
 _NOISE = (

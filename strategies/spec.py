@@ -400,7 +400,7 @@ class RunContext:
             "timeout": self.config.timeout,
             "min_nodes": self.config.min_nodes,
             "masked": self.config.secure_aggregation,
-            "batch_users": self.config.batch_users,
+            "shared_passes": self.config.shared_passes,
         }
 
     def built(

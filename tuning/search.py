@@ -239,7 +239,7 @@ def caveats_of(configs: Sequence[RunConfig]) -> frozenset[str]:
     )
     caveats = {
         Caveat.SEEDED: seeded,
-        Caveat.BATCHED_USERS: any(config.batch_users for config in configs),
+        Caveat.SHARED_PASSES: any(config.shared_passes for config in configs),
         Caveat.CHOSEN_FROM_DATA: any(config.chosen_from_data for config in configs),
         Caveat.FLOATING_POINT: any(noise.warning for noise in noises),
         Caveat.EXACT_USERS: any(config.exact_users for config in configs),

@@ -75,7 +75,8 @@ def plan(
     Returns:
         What ``murmuration plan --json`` prints. With banded noise it has the ratio of the error to
         that of independent noise, for several numbers of bands if none is given; with blt the
-        ratios to independent noise over the same turns, and over Poisson sampling.
+        ratios to independent noise over the same turns, and over Poisson sampling. Of a base whose
+        layers are trained, the most memory that a round takes, in each mode of users' passes.
 
     Raises:
         InputError: numbers that do not determine a plan.
@@ -111,7 +112,8 @@ def plan(
         query = PlanQuery(
             strategy=strategy.name,
             **numbers,
-            group_size=given.get("group_size"),
+            # Where users are averaged over it costs nothing, and decides memory alone.
+            group_size=None if run.base and strategy.averages_users else given.get("group_size"),
             sampling_probability=given.get("sampling_probability"),
             hold_out=coins,
             settings=run.own,
@@ -143,12 +145,19 @@ def plan(
         **_heldout_figures(coins, int(solved["users"]), neighbours),
         "strategy": strategy.name,
         "adjacency": neighbours.value,
-        "user_isolation": user_isolation(run.batch_users),
+        "user_isolation": user_isolation(run.shared_passes),
+        **(_memory(run, int(solved["users"])) if run.base else {}),
         **({"correlation": about_correlation(solved)} if correlated else {}),
         "chosen": "" if left == missing or query.sampled.everybody else "cohort",
         "solved_for": "".join(left[:1]),
         **sentences,
     }
+
+
+def _memory(run: RunConfig, users: int) -> dict[str, Any]:
+    from murmuration.planning.round_memory import memory_figures
+
+    return memory_figures(run, users)
 
 
 def _numbers_of(config: TrainConfig, noise_multiplier: float | None) -> dict[str, Any]:
@@ -157,7 +166,7 @@ def _numbers_of(config: TrainConfig, noise_multiplier: float | None) -> dict[str
 
     given = {**config.given, "rounds": config.rounds, "delta": config.delta or "n^-1.1"}
     without = ["epsilon", "heldout", "heldout_epsilon"]
-    if registry.named(config.strategy).averages_users:
+    if registry.named(config.strategy).averages_users and not config.base:
         without.append("group_size")  # which costs nothing there
     given = {name: value for name, value in given.items() if name not in without}
     budget = config.heldout_epsilon

@@ -97,7 +97,7 @@ class TrainingExamples(Examples, Protocol):
     """Examples by which a model is trained: they have gradients.
 
     A user's gradient is a function of that user's examples, θ and public constants, bit for bit,
-    unless ``batch_users`` lets several share operations.
+    unless ``shared_passes`` lets several share operations.
     """
 
     @property
@@ -113,7 +113,7 @@ class TrainingExamples(Examples, Protocol):
         taken_S: torch.Tensor,
         model: PreferenceModel,
         *,
-        batch_users: bool = False,
+        shared_passes: bool = False,
     ) -> Iterator[torch.Tensor]:
         """Yield each sampled user's mean gradient at θ, chunk by chunk, (B, D) float32.
 
@@ -122,7 +122,7 @@ class TrainingExamples(Examples, Protocol):
             taken_N: examples, user after user, as of `preference.linear.gradients.windows`.
             taken_S: the number of them that each user has.
             model: of preferences.
-            batch_users: whether several users may share an operation.
+            shared_passes: whether several users may share an operation.
         """
         ...
 
@@ -136,13 +136,13 @@ class TrainingExamples(Examples, Protocol):
         *,
         local: LocalSteps | None = None,
         width: int | None = None,
-        batch_users: bool = False,
+        shared_passes: bool = False,
         add: AddTo | None = None,
     ) -> torch.Tensor:
         """Sum ``reduce`` of the users' gradients over chunks, (D,) float64.
 
         Args:
-            theta_D, taken_N, taken_S, model, batch_users: as of `user_gradients`.
+            theta_D, taken_N, taken_S, model, shared_passes: as of `user_gradients`.
             reduce: takes a chunk (B, D) to a vector (D,); called from several threads at once.
             local: steps of a user's own, whose descent takes the place of the gradient.
             width: of ``reduce``'s vectors, if it is not D.

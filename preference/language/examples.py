@@ -5,12 +5,12 @@ not linear in θ: the same sampled examples, the same mean over each user's, the
 user's vector. What the loss of an example is, a reward's or the next token's, is for its kind to
 say.
 
-Users are computed one after the other, their examples in batches of bounded numbers of tokens,
-padding included. So a user's vector is a function of that user's examples, θ and public constants,
-bit for bit on one machine: shapes, and with them the order in which a matrix product adds up,
-depend on no other user. Memory is that of one batch and one gradient.
+Passes are isolated: users are computed one after the other, their examples in batches of bounded
+numbers of tokens, padding included. So a user's vector is a function of that user's examples, θ and
+public constants, bit for bit on one machine: shapes, and with them the order in which a matrix
+product adds up, depend on no other user. Memory is that of one batch and one gradient.
 
-With ``batch_users`` several share a batch, in chunks whose gradients fit into the memory that is
+In shared passes several users share a batch, in chunks whose gradients fit into the memory that is
 set aside: users whose texts are about equally long are neighbours, so that there is little padding.
 That changes a gradient in its last digits only, but it does: one user then moves the others'
 vectors, by an amount that was measured (docs/explanation/sharp-edges.md) and not proven.
@@ -19,8 +19,8 @@ With ``once_per_text`` the gradient of each text's score (a reward, or a log-lik
 once, by itself, for all users of a chunk who judged it: a user's gradient is their texts', each
 times the slope of their losses in its score. Where a thousand texts were judged fifty times, that
 is a fiftieth of the work. A text's bits depend on nothing but the text and θ, in whatever chunk it
-comes, so a user's vector is a function of that user's examples as before. (With ``batch_users``
-texts share batches, and many users' vectors are one product.)
+comes, so a user's vector is a function of that user's examples as before. (In shared passes texts
+share batches, and many users' vectors are one product.)
 
 Measures, such as logits, are taken text by text: a text's depend on nothing but the text and θ. In
 a public test, where users need not be kept apart, texts share batches.
@@ -44,7 +44,7 @@ from murmuration.preference.choices import Kind
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.kinds.model import AddTo
 from murmuration.preference.language.base.network import LanguageBase
-from murmuration.preference.language.machine import MOST_ROW_BYTES, out_of_memory_advice
+from murmuration.preference.language.machine import most_rows, out_of_memory_advice
 from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.preference.language.user_gradients import Span, Touched
 from murmuration.preference.linear.examples import distinct_texts, flips, labels
@@ -156,14 +156,16 @@ class LanguageExamples(ABC):
         model: PreferenceModel,
         local: LocalSteps | None = None,
         *,
-        batch_users: bool = False,
+        shared_passes: bool = False,
     ) -> Iterator[torch.Tensor]:
         """Each sampled user's mean gradient at θ, chunk by chunk, (B, D) float32, in their order.
 
-        With ``local``, the change θ − θ_u by each user's local steps. Without ``batch_users`` a
+        With ``local``, the change θ − θ_u by each user's local steps. Without ``shared_passes`` a
         chunk is one user. A chunk is valid until the next is requested, and must not be written to.
         """
-        chunks = self._user_chunks(theta_D, taken_N, taken_S, model, local, batch_users=batch_users)
+        chunks = self._user_chunks(
+            theta_D, taken_N, taken_S, model, local, shared_passes=shared_passes
+        )
         return (grads_BD for grads_BD, _ in chunks)
 
     def _user_chunks(
@@ -174,16 +176,16 @@ class LanguageExamples(ABC):
         model: PreferenceModel,
         local: LocalSteps | None,
         *,
-        batch_users: bool,
+        shared_passes: bool,
     ) -> Iterator[tuple[torch.Tensor, Touched]]:
         """As ``user_gradients``, with the numbers of a chunk that can differ from zero."""
-        self.prepare(taken_N.numpy(), batch_users)
+        self.prepare(taken_N.numpy(), shared_passes)
         ends_S = np.cumsum(taken_S.numpy())
         taken, theta_D = taken_N.numpy(), theta_D.float()
         most = 1
         # After one step of their own, users are no longer at the same place.
-        if batch_users and (local is None or local.steps == 1):
-            most = max(1, MOST_ROW_BYTES // (4 * self.dimension))
+        if shared_passes and (local is None or local.steps == 1):
+            most = most_rows(self.base.device, self.dimension)
         with out_of_memory_advice():
             grads_BD = torch.empty(min(most, len(ends_S)), self.dimension, device=self.base.device)
             grads_BD.zero_()
@@ -217,7 +219,7 @@ class LanguageExamples(ABC):
         *,
         local: LocalSteps | None = None,
         width: int | None = None,
-        batch_users: bool = False,
+        shared_passes: bool = False,
         add: AddTo | None = None,
     ) -> torch.Tensor:
         """As `preference.linear.gradients.sum_over_users`: Σ over chunks of ``reduce``, (D,)
@@ -226,17 +228,19 @@ class LanguageExamples(ABC):
         total = torch.zeros(self.dimension if width is None else width, dtype=torch.float64)
         if len(taken_S) == 0:
             return total
-        if batch_users:
+        if add is not None:
+            total = total.to(self.base.device)
+        if shared_passes:
             order_N, order_S = self._by_length(taken_N.numpy(), taken_S.numpy())
             taken_N, taken_S = torch.from_numpy(order_N), torch.from_numpy(order_S)
         for grads_BD, touched in self._user_chunks(
-            theta_D, taken_N, taken_S, model, local, batch_users=batch_users
+            theta_D, taken_N, taken_S, model, local, shared_passes=shared_passes
         ):
             if add is None:
                 total += reduce(grads_BD)
             else:
                 add(total, grads_BD, touched.stretches())
-        return total
+        return total.cpu()
 
     def check(self, model: PreferenceModel) -> None:
         """Compare each user's gradient with plain automatic differentiation, at a random θ.
@@ -296,7 +300,7 @@ class LanguageExamples(ABC):
         Raises:
             InputError: out of memory.
         """
-        rows = max(1, MOST_ROW_BYTES // (4 * self.dimension))
+        rows = most_rows(self.base.device, self.dimension)
         if not self.base.settings.once_per_text:
             rows = min(users, rows)
         with out_of_memory_advice():
@@ -346,6 +350,11 @@ class LanguageExamples(ABC):
         """Add users' mean gradients, at the θ that was put, to their rows."""
         user_N = np.repeat(np.arange(len(taken_B)), taken_B)
         weight_B = 1.0 / np.maximum(taken_B, 1)
+        for part in self._passes(taken_N):
+            self._add_batch(grads_BD, taken_N[part], user_N[part], weight_B, model, touched=touched)
+
+    def _passes(self, taken_N: np.ndarray) -> Iterator[slice]:
+        """The examples of each pass: as many as fit into a batch, or one."""
         lengths_N, shown_N = self._lengths(taken_N), (self.text_JK[taken_N] >= 0).sum(1)
         at = 0
         while at < len(taken_N):
@@ -353,9 +362,25 @@ class LanguageExamples(ABC):
             longest = np.maximum.accumulate(lengths_N[ahead])
             tokens = longest * np.cumsum(shown_N[ahead])
             end = at + max(1, int((tokens <= self.base.batch_tokens).sum()))
-            part = slice(at, end)
-            self._add_batch(grads_BD, taken_N[part], user_N[part], weight_B, model, touched=touched)
+            yield slice(at, end)
             at = end
+
+    def padding(
+        self, taken_N: torch.Tensor, taken_S: torch.Tensor, *, shared_passes: bool
+    ) -> float:
+        """The share of what passes over some users' examples compute that is padding."""
+        order_N, order_S, most = taken_N.numpy(), taken_S.numpy(), 1
+        if shared_passes:
+            order_N, order_S = self._by_length(order_N, order_S)
+            most = most_rows(self.base.device, self.dimension)
+        real = computed = 0
+        for mine_N in np.split(order_N, np.cumsum(order_S)[most - 1 : -1 : most]):
+            for part in self._passes(mine_N):
+                text_NK = self.text_JK[mine_N[part]]
+                lengths_R = self.tokens.lengths_T[text_NK[text_NK >= 0]]
+                real += int(lengths_R.sum())
+                computed += len(lengths_R) * int(lengths_R.max())
+        return 1.0 - real / max(1, computed)
 
     def _add_batch(
         self,
@@ -478,25 +503,25 @@ class TokenExamples(LanguageExamples):
         model: PreferenceModel,
         local: LocalSteps | None,
         *,
-        batch_users: bool,
+        shared_passes: bool,
     ) -> Iterator[tuple[torch.Tensor, Touched]]:
         """By texts, if `once_per_text`; not with several local steps, after which users have
         different θ.
         """
         if not self.base.settings.once_per_text or (local is not None and local.steps > 1):
             yield from super()._user_chunks(
-                theta_D, taken_N, taken_S, model, local, batch_users=batch_users
+                theta_D, taken_N, taken_S, model, local, shared_passes=shared_passes
             )
             return
-        self.prepare(taken_N.numpy(), batch_users)
+        self.prepare(taken_N.numpy(), shared_passes)
         self.base.put(theta_D.float())
         ends_S, touched = np.cumsum(taken_S.numpy()), Touched()
         mine_SN = np.split(taken_N.numpy(), ends_S[:-1]) if len(ends_S) else []
         for some in self._sharing(mine_SN):
             texts_T = np.unique(self._texts_of(np.concatenate(some)))
-            score_T, grads_TD = self._of_each(texts_T, touched, batch_users)
+            score_T, grads_TD = self._of_each(texts_T, touched, shared_passes)
             rate = 1.0 if local is None else local.rate
-            if batch_users:
+            if shared_passes:
                 most = max(1, len(texts_T) // 4)  # rows beside those of the texts
                 for at in range(0, len(some), most):
                     slope_BT = self._slopes_by_text(texts_T, score_T, some[at : at + most], model)
@@ -536,7 +561,7 @@ class TokenExamples(LanguageExamples):
     def _sharing(self, mine_SN: list[np.ndarray]) -> Iterator[list[np.ndarray]]:
         """Part users, in their order, into chunks whose texts' gradients fit into the memory that
         is set aside; there is one user at least in each."""
-        most = MOST_ROW_BYTES // (4 * self.dimension)
+        most = most_rows(self.base.device, self.dimension)
         chunk, texts = list[np.ndarray](), set[int]()
         for mine_N in mine_SN:
             own = set(self._texts_of(mine_N).tolist())

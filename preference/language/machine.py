@@ -19,7 +19,7 @@ _BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16"})
 #: A processor's caches hold no more: four times as many take half as long again.
 _BATCH_TOKENS = {"cpu": 2048, "cuda": 32_768}
 #: Bytes for the gradients of single users, or texts, that are kept at a time; at least one user's.
-MOST_ROW_BYTES = 512 * 2**20
+MOST_ROW_BYTES = {"cpu": 512 * 2**20, "cuda": 8 * 2**30}
 _PACKAGES = ("torch", "transformers", "peft")
 
 
@@ -53,6 +53,12 @@ def fastest_dtype() -> str:
 def usual_batch(device: torch.device) -> int:
     """Tokens to compute at a time."""
     return _BATCH_TOKENS.get(device.type, _BATCH_TOKENS["cpu"])
+
+
+def most_rows(device: torch.device, dimension: int) -> int:
+    """The most gradients of D numbers that are kept at a time, where several are: at least one."""
+    room = MOST_ROW_BYTES.get(device.type, MOST_ROW_BYTES["cpu"])
+    return max(1, room // (4 * dimension))
 
 
 @contextmanager

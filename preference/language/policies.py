@@ -8,7 +8,7 @@ There is no second model: the reference is the same network at θ = 0, put there
 is. Each text's likelihood under it is computed by itself, so that it depends on nothing but the
 text and public constants, and is kept: where a judgement comes again, in a later round, the
 reference costs nothing, nor in a later run where `reference_cache` has a folder. (With
-`batch_users` texts share batches there, too.) Responses of one judgement do not share a batch
+`shared_passes` texts share batches there, too.) Responses of one judgement do not share a batch
 either: a text can stand in those of several users, each with other responses, and has one
 likelihood.
 

@@ -115,10 +115,10 @@ class PairExamples(ArrayExamples):
         taken_S: torch.Tensor,
         model: PreferenceModel,
         *,
-        batch_users: bool = False,
+        shared_passes: bool = False,
     ) -> Iterator[torch.Tensor]:
-        """As `gradients.user_gradients`: each user separately, whatever ``batch_users`` allows."""
-        del batch_users
+        """As `gradients.user_gradients`: each user separately, passes shared or not."""
+        del shared_passes
         return gradients.user_gradients(self, theta_D, taken_N, taken_S, model)
 
     def sum_over_users(
@@ -131,11 +131,11 @@ class PairExamples(ArrayExamples):
         *,
         local: LocalSteps | None = None,
         width: int | None = None,
-        batch_users: bool = False,
+        shared_passes: bool = False,
         add: AddTo | None = None,
     ) -> torch.Tensor:
         """As `gradients.sum_over_users`: each user separately; ``add`` is not needed."""
-        del add, batch_users
+        del add, shared_passes
         return gradients.sum_over_users(
             self, theta_D, taken_N, taken_S, reduce, model=model, local=local, width=width
         )

@@ -59,7 +59,7 @@ class Caveat(StrEnum):
     SEEDED = "simulation, seed known"
     NOT_PROVEN = "not proven"
     UNCHARGED = "a model moved without a charge"
-    BATCHED_USERS = "users computed together"
+    SHARED_PASSES = "shared passes"
     LARGE_DELTA = "delta is not below 1 / users"
     EXACT_USERS = "exact number of users"
     FLOATING_POINT = "floating-point noise"
@@ -88,10 +88,10 @@ _CAVEATS = {
         "A MODEL MOVED WITHOUT A CHARGE: a strategy released something that its ledger does not "
         "have, so epsilon is infinite."
     ),
-    Caveat.BATCHED_USERS: (
-        "Nodes were allowed to compute several users at once (--batch-users), where last digits of "
-        "a user's vector depend on the other users in its batch. How far one user can move others "
-        "in this way was measured, not proven, and is not part of epsilon."
+    Caveat.SHARED_PASSES: (
+        "Backward passes were shared (--user-passes shared): last digits of a user's vector depend "
+        "on the other users in its pass. How far one user can move others in this way was "
+        "measured, not proven, and is not part of epsilon."
     ),
     Caveat.LARGE_DELTA: (
         "delta is not below 1 / users: such a delta allows a mechanism that publishes one user "

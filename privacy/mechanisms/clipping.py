@@ -27,7 +27,7 @@ import numpy as np
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.numba_jit import kernel
-from murmuration.privacy.mechanisms.parallel import COLUMNS, on_each_core
+from murmuration.privacy.mechanisms.parallel import on_each_core
 from murmuration.privacy.theorems import Unit
 
 if TYPE_CHECKING:
@@ -77,8 +77,9 @@ class UserClip:
         import torch
 
         if grads_BD.device.type != "cpu":
-            steps_D, _ = steps_there(grads_BD, self.norm * ROUNDING, self.step)
-            return steps_D.cpu() * self.step
+            sum_D = grads_BD.new_zeros(grads_BD.shape[1], dtype=torch.float64)
+            add_there(sum_D, grads_BD, self.norm * ROUNDING, self.step)
+            return sum_D.cpu()
         steps_D = np.zeros(grads_BD.shape[1])
         _add_clipped(grads_BD.numpy(), self.norm * ROUNDING, self.step, steps_D)
         return torch.from_numpy(steps_D * self.step)
@@ -92,13 +93,13 @@ class UserClip:
         """``sum_D += clip_sum(grads_BD)``, the same bits, where rows are long and mostly zero.
 
         Args:
-            sum_D: float64, a sum of clipped vectors, in this machine's memory.
+            sum_D: float64, a sum of clipped vectors, on the rows' device.
             grads_BD: as of ``clip_sum``.
             stretches_P2: begin and end of stretches of the rows, in any order; outside them the
                 rows are zero, and nothing there is looked at.
         """
         if grads_BD.device.type != "cpu":
-            sum_D += self.clip_sum(grads_BD)
+            add_there(sum_D, grads_BD, self.norm * ROUNDING, self.step)
             return
         blocks_P = _blocks(stretches_P2, len(sum_D))
         for grad_D in grads_BD.numpy():
@@ -131,35 +132,41 @@ class UserClip:
         return math.isfinite(length) and length <= self.norm * users * (1.0 + 1e-5)
 
 
-def steps_there(
-    grads_BD: torch.Tensor, norm: float, step: float, centre_D: torch.Tensor | None = None
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """``_add_clipped`` by tensor operations: Σ of the rows in whole steps, (D,), and their lengths,
-    (B,), float64.
+def add_there(
+    sum_D: torch.Tensor,
+    grads_BD: torch.Tensor,
+    norm: float,
+    step: float,
+    centre_D: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Add to ``sum_D`` as ``_add_clipped`` does, by tensor operations on the rows' device; the
+    rows' lengths, (B,) float64.
 
-    Of the rows less ``centre_D`` (float64, on their device), if there is one. In blocks, because
-    float64 copies are long. What is not finite counts as zero.
+    Of the rows less ``centre_D`` (float64, on their device), if there is one. Row by row, so that
+    no row's length depends on the others, and in pieces, because float64 copies are long.
     """
     import torch
 
-    def apart(block: int) -> torch.Tensor:
-        block_BD = blocks[block].double()
-        return block_BD if centre_D is None else block_BD - centres[block]
+    pieces = [slice(low, low + _PIECE) for low in range(0, len(sum_D), _PIECE)]
 
-    blocks = grads_BD.split(COLUMNS, dim=1)
-    centres = () if centre_D is None else centre_D.split(COLUMNS)
-    numbers = range(len(blocks))
-    square_B = torch.stack([apart(block).square().sum(1) for block in numbers]).sum(0)
-    length_B = square_B.sqrt()
-    finite_B = torch.isfinite(length_B)
-    factor_B1 = (norm / length_B.clamp(min=norm) / step)[:, None]
-    result = []
-    for block in numbers:
-        steps_BD = torch.trunc(factor_B1 * apart(block))
-        result.append(torch.where(finite_B[:, None], steps_BD, 0.0).sum(0))
-    return torch.cat(result), length_B
+    def apart(row: int, piece: slice) -> torch.Tensor:
+        row_D = grads_BD[row, piece].double()
+        return row_D if centre_D is None else row_D.sub_(centre_D[piece])
+
+    lengths = torch.linalg.vector_norm
+    of_rows = [
+        lengths(torch.stack([lengths(apart(row, piece)) for piece in pieces]))
+        for row in range(len(grads_BD))
+    ]
+    length_B = torch.stack(of_rows).cpu()
+    for row, length in enumerate(length_B.tolist()):
+        if factor := _factor(length, norm, step):
+            for piece in pieces:
+                sum_D[piece].add_(apart(row, piece).mul_(factor).trunc_(), alpha=step)
+    return length_B
 
 
+_PIECE = 2**24  # numbers of a row on another device that are float64 at a time
 _BLOCKS = 64  # a piece of work for one core
 
 

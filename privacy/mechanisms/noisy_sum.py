@@ -19,7 +19,7 @@ from murmuration.privacy.accounting.accountant import joint_noise_multiplier
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency, Unsupported
-from murmuration.privacy.mechanisms.clipping import ROUNDING, ExampleClip, UserClip, steps_there
+from murmuration.privacy.mechanisms.clipping import ROUNDING, ExampleClip, UserClip, add_there
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise
 from murmuration.privacy.mechanisms.distributed import DistributedNoise
 from murmuration.privacy.mechanisms.grid import COUNT_STEP
@@ -132,8 +132,10 @@ def _release(
             f"the ledger is for {ledger.adjacency}, the plan for {mechanism.adjacency}"
         )
     values_D = np.asarray(values_D, dtype=np.float64)
-    std_D = np.full_like(values_D, mechanism.std)
-    step_D = np.full_like(values_D, mechanism.clip.step)
+    std_D = np.broadcast_to(mechanism.std, values_D.shape)
+    step_D = np.broadcast_to(mechanism.clip.step, values_D.shape)
+    if last is not None or mechanism.discrete is not None:  # else they take no memory
+        std_D, step_D = std_D.copy(), step_D.copy()
     if last is not None:
         std_D[-1], step_D[-1] = last
     charge = ledger.charge(mechanism.event, round_=round_, covers=covers, seeded=source.seeded)
@@ -141,7 +143,10 @@ def _release(
         return mechanism.discrete.add(values_D, std_D, step_D, source)
     # No two lines of a ledger have the same round, coverage and attempt, nor the same noise.
     stream = source.stream(f"noise {covers}", round_, charge.attempt)
-    return values_D + std_D * stream.standard_normal(values_D.shape)
+    released_D = stream.standard_normal(values_D.shape)
+    released_D *= std_D  # in place: of a whole network these are long
+    released_D += values_D
+    return released_D
 
 
 # A sum of clipped vectors and a count of who was not clipped, released as one Gaussian vector.
@@ -189,8 +194,9 @@ class CountingClip:
             length_B = self._add_here(vectors_BD.numpy(), norm, step, sum_D1[:-1])
         else:
             centre_D = self._centre_on(vectors_BD.device)
-            steps_D, found_B = steps_there(vectors_BD, norm, step, centre_D)
-            sum_D1[:-1], length_B = steps_D.cpu().numpy() * step, found_B.cpu().numpy()
+            sum_D = vectors_BD.new_zeros(vectors_BD.shape[1], dtype=torch.float64)
+            length_B = add_there(sum_D, vectors_BD, norm, step, centre_D).numpy()
+            sum_D1[:-1] = sum_D.cpu().numpy()
         bits_B = (length_B <= self.norm) - self.middle
         sum_D1[-1] = bits_B[np.isfinite(length_B)].sum()
         return torch.from_numpy(sum_D1)

@@ -6,7 +6,7 @@ first time, and when another process finds them on disk; then a pass over all us
 - plain: the gradient of the mean loss through the whole network, in batches, as a loop of PyTorch
   and peft has it (it goes back through trained layers alone, and forward through all);
 - ours: each user's gradient from the states that are kept, clipped and added up, user by user;
-  ``batched`` with `--batch-users`, so that users share batches as in plain. Of a policy the
+  ``shared`` with `--user-passes shared`, so that users share batches as in plain. Of a policy the
   reference is computed in each pass by plain, and was computed by ours.
 
 ``all`` beside ``last:K`` is the cost of the same users if every layer is changed. The model is that
@@ -84,7 +84,7 @@ def measure(
         calls: dict[str, Callable[[], float]] = {
             "plain": partial(_seconds_of, plain.plain),
             "ours": partial(_seconds_of, ours.kept),
-            "batched": partial(_seconds_of, partial(ours.kept, batch_users=True)),
+            "shared": partial(_seconds_of, partial(ours.kept, shared_passes=True)),
         }
         if rivals:
             calls["trl"] = Trl(again, batch).seconds
@@ -112,8 +112,9 @@ def measure_people(
     judged the same texts.
 
     ``once`` is ours with ``--once-per-text``, where a text's gradient is computed once for all
-    users who judged it; ``ours``, ``plain`` and TRL's step are of 64 of the judgements, at even
-    distances, since the time of one does not depend on their number.
+    users who judged it; ``ours``, ``shared``, ``plain`` and TRL's step are of 64 of the judgements,
+    at even distances, since the time of one does not depend on their number. The shares of padding
+    are of all judgements.
 
     Args:
         data: a file of judgements.
@@ -153,7 +154,10 @@ def measure_people(
             name: partial(_seconds_of, variants.plain if name == "plain" else variants.kept)
             for name, (variants, _) in ways.items()
         }
+        calls["shared"] = partial(_seconds_of, partial(ways["ours"][0].kept, shared_passes=True))
+        every = torch.arange(len(batch.text_JK)), batch.counts_U
         counts = {name: len(given.text_JK) for name, (_, given) in ways.items()}
+        counts["shared"] = counts["ours"]
         if rival is not None:
             calls["trl"], counts["trl"] = rival.seconds, counts["plain"]
         for way in (_plain(fewest).plain, Variants(fewest).kept):
@@ -163,6 +167,8 @@ def measure_people(
         **_about(task, layers, again),
         "judgements": len(taken_J),
         "texts": len(batch.tokens.lengths_T),
+        "isolated_padding": batch.padding(*every, shared_passes=False),
+        "shared_padding": batch.padding(*every, shared_passes=True),
         **_figures(readings, counts),
     }
 

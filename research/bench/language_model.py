@@ -13,8 +13,8 @@ then not again, so it is measured both ways: ``ours`` computes all references, `
 
 With rivals also what others train with: TRL's reward or DPO trainer (`research.bench.rivals`).
 
-The model is of GPT-2's kind with random weights, by default 4 layers, 256 wide, GPT-2's vocabulary;
-64 users have 4 judgements each, all texts 128 tokens.
+The model has random weights and GPT-2's kind (Llama's, if heads of keys are given), by default 4
+layers, 256 wide, GPT-2's vocabulary; 64 users have 4 judgements each, all texts 128 tokens.
 
 Legend: D trained parameters, J judgements.
 """
@@ -23,6 +23,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from pathlib import Path
@@ -37,7 +38,8 @@ from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import NOTHING, BaseSettings
 from murmuration.preference.language.examples import TokenExamples
-from murmuration.preference.language.next_tokens import scored_states
+from murmuration.preference.language.machine import usual_device
+from murmuration.preference.language.next_tokens import NextTokens, scored_states, scored_tokens
 from murmuration.preference.language.policies import PolicyExamples
 from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.preference.models import preference_model
@@ -63,6 +65,9 @@ class LmBench:
     vocabulary: int = 50_257
     rank: int = 16
     batch_tokens: int = 0  # as suits the device
+    heads: int = 0  # 0: each 64 wide
+    key_heads: int = 0  # of Llama's kind, as ``inner``
+    inner: int = 0
 
 
 #: By about how many weights a model has.
@@ -121,6 +126,23 @@ def measure(
     return figures
 
 
+def texts(bench: LmBench, base: LanguageBase) -> NextTokens:
+    """Texts of random tokens, as many of a user as ``bench`` has judgements."""
+    number = bench.users * bench.judgements
+    generator = torch.Generator().manual_seed(0)
+    return NextTokens(
+        base=base,
+        tokens=Tokens(
+            ids=torch.randint(3, bench.vocabulary, (number * bench.tokens,), generator=generator),
+            start_T=np.arange(number + 1) * bench.tokens,
+            second_T=np.zeros(number, dtype=np.int64),
+            cut=0,
+        ),
+        text_JK=np.arange(number)[:, None],
+        start_U=torch.arange(bench.users + 1) * bench.judgements,
+    )
+
+
 def examples(bench: LmBench, base: LanguageBase) -> TokenExamples:
     """Judgements of random tokens; of a policy the first half of each text is a pair's prompt."""
     judgements, prompt = bench.users * bench.judgements, bench.tokens // 2
@@ -155,7 +177,7 @@ class Variants:
     ``plain``'s is the sum of gradients without clipping.
     """
 
-    def __init__(self, given: TokenExamples, clip: float = 0.1) -> None:
+    def __init__(self, given: TokenExamples | NextTokens, clip: float = 0.1) -> None:
         self._examples, self._base, self._clip = given, given.base, UserClip(clip)
         self._parameters = given.base.trained
         generator = torch.Generator().manual_seed(1)
@@ -164,13 +186,19 @@ class Variants:
             settings = replace(given.base.settings, train=NOTHING, layers="all")
             self._reference = LanguageBase(settings)
 
+    def of(self, users: int) -> "Variants":
+        """The ways through the examples of the first ``users``."""
+        result = copy(self)
+        result._examples = self._examples.select(np.arange(users))
+        return result
+
     def ours(self) -> torch.Tensor:
         """By hooks, in chunks; for a policy without a cache of its reference."""
         if isinstance(self._examples, PolicyExamples):
             self._examples.reference_T[:-1] = np.nan
         return self.kept()
 
-    def kept(self, batch_users: bool = False) -> torch.Tensor:
+    def kept(self, shared_passes: bool = False) -> torch.Tensor:
         """As `ours`, with a policy's reference cached after the first call."""
         given = self._examples
         taken_N = torch.arange(int(given.start_U[-1]))
@@ -180,7 +208,7 @@ class Variants:
             given.counts_U,
             self._clip.clip_sum,
             _MODEL,
-            batch_users=batch_users,
+            shared_passes=shared_passes,
             add=getattr(self._clip, "add_to", None),
         )
 
@@ -209,6 +237,9 @@ class Variants:
 
     def _loss(self, judgements_J: np.ndarray) -> torch.Tensor:
         given, texts_R = self._examples, self._examples.text_JK[judgements_J].reshape(-1)
+        if isinstance(given, NextTokens):
+            each_R = torch.from_numpy(scored_tokens(given.tokens, texts_R)).to(self._base.device)
+            return -(self._log_likelihoods(self._base, texts_R) / each_R).sum()
         y_JW = given.y_R.view(-1, given.width)[torch.from_numpy(judgements_J)]
         if isinstance(given, PolicyExamples):
             with torch.no_grad():
@@ -248,7 +279,7 @@ def saved_model(bench: LmBench) -> Iterator[str]:
     """Yield a folder with a model of random weights; it is removed afterwards."""
     try:
         from tokenizers import Tokenizer, models
-        from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+        from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
     except ImportError:
         raise InputError(
             "bench lm needs transformers: pip install 'murmuration-rlhf[lm]'"
@@ -257,16 +288,6 @@ def saved_model(bench: LmBench) -> Iterator[str]:
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]", eos_token="[PAD]"
     )
-    config = GPT2Config(
-        vocab_size=bench.vocabulary,
-        n_positions=bench.tokens,
-        n_embd=bench.width,
-        n_layer=bench.layers,
-        n_head=max(1, bench.width // 64),
-        bos_token_id=0,
-        eos_token_id=0,
-        pad_token_id=0,
-    )
     folder = Path(tempfile.mkdtemp(prefix="murmuration-bench-"))
     # A process that waits beside us, whose keeper removes the folder even if we are killed.
     waiting, elsewhere = ["sleep", "2147483647"], folder.parent
@@ -274,8 +295,38 @@ def saved_model(bench: LmBench) -> Iterator[str]:
         Path(os.devnull).open("wb") as nowhere,
         kept(waiting, scratch=folder, cwd=elsewhere, env=os.environ, output=nowhere),
     ):
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(), usual_device():
             torch.manual_seed(0)
-            GPT2LMHeadModel(config).save_pretrained(folder)
+            network = AutoModelForCausalLM.from_config(_shape(bench), dtype=torch.float32)
+            network.save_pretrained(folder)
+            del network
         tokenizer.save_pretrained(folder)
         yield str(folder)
+
+
+def _shape(bench: LmBench) -> Any:
+    """The configuration of the network."""
+    from transformers import GPT2Config, LlamaConfig
+
+    heads = bench.heads or max(1, bench.width // 64)
+    ends: dict[str, Any] = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
+    if not bench.key_heads:
+        return GPT2Config(
+            vocab_size=bench.vocabulary,
+            n_positions=bench.tokens,
+            n_embd=bench.width,
+            n_layer=bench.layers,
+            n_head=heads,
+            **ends,
+        )
+    return LlamaConfig(
+        vocab_size=bench.vocabulary,
+        max_position_embeddings=bench.tokens,
+        hidden_size=bench.width,
+        intermediate_size=bench.inner,
+        num_hidden_layers=bench.layers,
+        num_attention_heads=heads,
+        num_key_value_heads=bench.key_heads,
+        tie_word_embeddings=True,
+        **ends,
+    )

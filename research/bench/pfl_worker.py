@@ -1,7 +1,9 @@
 """pfl-research on the same task: runs in an environment of its own, which has pfl 0.6 and torch.
 
 Called as a script, with nothing of this project importable: ``python pfl_worker.py DIMENSION COHORT
-USERS EACH ROUNDS``. Prints one JSON line with users a second, the median over rounds.
+USERS EACH ROUNDS``. Prints one JSON line with users a second, the median over rounds. Of a
+language model's folder with TOKENS RANK behind: LoRA (peft) on next tokens of users' texts, which
+are one batch each.
 
 The task is that of ``research.bench.node``: a linear head on feature differences, one full-batch
 gradient step a user, clipping to an l2 norm, Gaussian noise on the sum, one server step. Data lie
@@ -71,23 +73,56 @@ class Clock(TrainingProcessCallback):
         return False, Metrics()
 
 
-def main(dimension: int, cohort: int, users: int, each: int, rounds: int) -> None:
-    """Train, and print the figures."""
+class Language(torch.nn.Module):
+    """A causal language model with LoRA, and the loss of the next token."""
+
+    def __init__(self, folder: str, rank: int) -> None:
+        from peft import LoraConfig, get_peft_model
+        from transformers import AutoModelForCausalLM
+
+        super().__init__()
+        dtype = torch.bfloat16 if torch.cuda.is_available() else torch.float32
+        network = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+        self.words = network.config.vocab_size
+        lora = LoraConfig(task_type="CAUSAL_LM", r=rank, lora_alpha=rank, lora_dropout=0.0)
+        self.network = get_peft_model(network, lora)
+
+    def loss(self, ids: torch.Tensor, said: torch.Tensor, is_eval: bool = False) -> torch.Tensor:
+        """Mean cross-entropy."""
+        del is_eval
+        return self.network(input_ids=ids, labels=said).loss
+
+    def metrics(self, ids: torch.Tensor, said: torch.Tensor, is_eval: bool = True) -> dict:
+        """None: nothing is evaluated."""
+        del ids, said, is_eval
+        return {}
+
+
+def main(
+    where: str, cohort: int, users: int, each: int, rounds: int, *, tokens: int = 0, rank: int = 0
+) -> None:
+    """Train, and print the figures; ``where`` is a dimension, or with ``tokens`` a folder."""
     from pfl.internal.ops import pytorch_ops
 
     set_framework_module(pytorch_ops)
     torch.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002  what pfl samples users with
-    x = torch.randn(users, each, dimension) / dimension**0.5
-    y = torch.ones(each, 1)
+    head: torch.nn.Module
+    if tokens:
+        head = Language(where, rank)
+        x = y = torch.randint(3, head.words, (users, each, tokens))
+    else:
+        head = Head(int(where))
+        x = torch.randn(users, each, int(where)) / int(where) ** 0.5
+        y = torch.ones(users, each, 1)
     data = FederatedDataset(
-        lambda user: Dataset(raw_data=[x[user], y]), get_user_sampler("random", range(users))
+        lambda user: Dataset(raw_data=[x[user], y[user]]), get_user_sampler("random", range(users))
     )
-    head = Head(dimension)
+    trained = [parameter for parameter in head.parameters() if parameter.requires_grad]
     model = PyTorchModel(
         head,
         local_optimizer_create=torch.optim.SGD,
-        central_optimizer=torch.optim.SGD(head.parameters(), lr=1.0),
+        central_optimizer=torch.optim.SGD(trained, lr=1.0),
     )
     noise = CentrallyAppliedPrivacyMechanism(
         GaussianMechanism(clipping_bound=0.1, relative_noise_stddev=1.0)
@@ -114,4 +149,6 @@ def main(dimension: int, cohort: int, users: int, each: int, rounds: int) -> Non
 
 
 if __name__ == "__main__":
-    main(*(int(argument) for argument in sys.argv[1:6]))
+    cohort, users, each, rounds, *language = map(int, sys.argv[2:])
+    sizes = dict(zip(("tokens", "rank"), language, strict=False))
+    main(sys.argv[1], cohort, users, each, rounds, **sizes)

@@ -12,7 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from importlib.metadata import version
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -67,10 +69,32 @@ def pfl_users_per_second(python: Path, setting: Setting) -> float:
     Raises:
         NoRival: it failed.
     """
+    sizes = [setting.dimension, setting.cohort, setting.users, setting.each, _ROUNDS]
+    return _pfl_users_per_second(python, sizes)
+
+
+def pfl_language_users_per_second(folder: str, sizes: Sequence[int]) -> float:
+    """The same of a language model in a folder, where pfl-research is installed beside us.
+
+    Args:
+        folder: of the model.
+        sizes: of a cohort, of all users, texts of each, rounds, tokens of a text, rank of LoRA.
+
+    Raises:
+        NoRival: it is not, or it failed.
+    """
+    if find_spec("pfl") is None:
+        raise NoRival(f"pfl-research is not installed: pip install {PFL}")
+    return _pfl_users_per_second(Path(sys.executable), [folder, *sizes])
+
+
+def _pfl_users_per_second(python: Path, arguments: Sequence[object]) -> float:
     script = Path(__file__).with_name("pfl_worker.py")
-    numbers = [setting.dimension, setting.cohort, setting.users, setting.each, _ROUNDS]
     done = subprocess.run(
-        [str(python), str(script), *map(str, numbers)], capture_output=True, text=True, check=False
+        [str(python), str(script), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:

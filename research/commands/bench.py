@@ -19,6 +19,7 @@ from murmuration.research.bench import accounting as bench_accounting
 from murmuration.research.bench import aligning, breakdown, growth, kept_states, language_model
 from murmuration.research.bench import board as bench_board
 from murmuration.research.bench import encoder as bench_encoder
+from murmuration.research.bench import gpu as bench_gpu
 from murmuration.research.bench import memory as bench_memory
 from murmuration.research.bench import rivals as bench_rivals
 from murmuration.research.bench import writing as bench_writing
@@ -263,6 +264,33 @@ def lm(
 
 
 @bench.command()
+def gpu(
+    as_json: Json = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small models: only to see that it works.")
+    ] = False,
+    seconds: Annotated[
+        float, typer.Option(help="How long it may take; Ctrl-C ends it earlier.", min=1.0)
+    ] = 300.0,
+) -> None:
+    """Users' gradients of language models on the device that is there, over plain training."""
+    console, about = _begin(as_json)
+    about |= bench_gpu.device()
+    console.print(about["device"], highlight=False)
+    rows: list[dict[str, Any]] = []
+    columns = ("model", "train", "way", "users", "tokens_per_second", "over_plain")
+    columns += ("share_of_peak", "round_s", "memory_gib")
+    try:
+        for row in bench_gpu.measure(seconds, quick):
+            rows.append(row)
+            console.print(*(f"{name}={_figure(value)}" for name, value in row.items()))
+    except KeyboardInterrupt:
+        console.print("stopped: these rows are done", style="yellow")
+    console.print(_plain("users' gradients, over plain training", columns, rows))
+    _end(as_json, "gpu", about, rows=rows)
+
+
+@bench.command()
 def states(
     as_json: Json = False,
     quick: Annotated[
@@ -315,11 +343,12 @@ def states(
             _end(as_json, "states", about, data=data, rows=[row])
             return
         columns = ("task", "layers", "judgements", "texts", "plain_ms_a_judgement")
-        columns += ("ours_ms_a_judgement", "ours_ratio", "once_ms_a_judgement", "once_ratio")
+        columns += ("ours_ratio", "isolated_padding", "shared_ratio", "shared_padding")
+        columns += ("once_ms_a_judgement", "once_ratio")
         what = "of people who judged the same texts"
     else:
         columns = ("task", "layers", "states_ms_a_text", "found_ms_a_text", "plain_ms_a_judgement")
-        columns += ("ours_ms_a_judgement", "ours_ratio", "batched_ratio")
+        columns += ("ours_ms_a_judgement", "ours_ratio", "shared_ratio")
         what = "from states that are kept"
 
     def measured(task: str, chosen: str, rivals: bool) -> dict[str, Any]:
@@ -448,7 +477,7 @@ def _plain(title: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -
     for column in columns:
         table.add_column(column.replace("_", " "), justify="right")
     for row in rows:
-        values = (row[column] for column in columns)
+        values = (row.get(column, "") for column in columns)
         table.add_row(*(_figure(value) for value in values))
     return table
 

@@ -132,19 +132,19 @@ def registry_request(
     model: str = "btl",
     schema: Schema = PAIRS,
     group_size: int = 0,
-    batch_users: bool = False,
+    shared_passes: bool = False,
     trains: bool = True,
 ) -> RecordDict:
     """Ask a node for its users, and to prepare their features for a preference model.
 
     ``schema`` is the run's declaration of judgements: a node with others reports it. ``group_size``
-    (0: not known yet) and ``batch_users`` are the most that may be requested at a time: a node
+    (0: not known yet) and ``shared_passes`` are the most that may be requested at a time: a node
     without enough memory reports that, too, unless nodes will not train (``trains``).
     """
     asked = {"salt": salt, "counts": counts, "features": features, "model": model}
     asked |= {"kind": schema.kind, "responses": schema.responses}
     asked |= {"one-user-per-row": schema.one_user_per_row}
-    asked |= {"group-size": group_size, "batch-users": batch_users, "trains": trains}
+    asked |= {"group-size": group_size, "shared-passes": shared_passes, "trains": trains}
     return RecordDict({"registry": ConfigRecord(asked)})
 
 

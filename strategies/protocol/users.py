@@ -77,7 +77,7 @@ class Registry:
         model: str = "btl",
         schema: Schema = PAIRS,
         group_size: int = 0,
-        batch_users: bool = False,
+        shared_passes: bool = False,
         trains: bool = True,
         counts: bool = False,
         timeout: float = 3600.0,
@@ -91,7 +91,7 @@ class Registry:
 
         ``features`` is the feature map's config as JSON, ``model`` the name of the preference
         model, ``schema`` the declaration of judgements, which every node's must match;
-        ``group_size`` and ``batch_users`` the amount that will be computed at a time, as far as
+        ``group_size`` and ``shared_passes`` the amount that will be computed at a time, as far as
         known, and ``trains`` whether nodes will compute gradients at all; ``counts`` asks for
         numbers of judgements, only if the adjacency makes them public.
 
@@ -116,7 +116,7 @@ class Registry:
             model=model,
             schema=schema,
             group_size=group_size,
-            batch_users=batch_users,
+            shared_passes=shared_passes,
             trains=trains,
         )
         keys = {} if registration is None else keys_of(grid)
@@ -166,7 +166,7 @@ class Registry:
                 model=model,
                 schema=schema,
                 group_size=group_size,
-                batch_users=batch_users,
+                shared_passes=shared_passes,
                 trains=trains,
                 counts=counts,
                 timeout=timeout,

@@ -78,7 +78,9 @@ def of_simulations() -> "list[Field[Any]]":
 _PLANNED = (
     "strategy", "epsilon", "rounds", "cohort", "users", "delta", "group_size",
     "sampling_probability", "sampling", "noise_correlation", "bands", "variant",
-    "adjacency", "heldout", "heldout_epsilon", "features", "items", "batch_users",
+    "adjacency", "heldout", "heldout_epsilon", "features", "items", "user_passes",
+    "base", "task", "train", "lora_rank", "lora_layers", "max_tokens", "batch_tokens", "dtype",
+    "checkpointing", "once_per_text",
 )  # fmt: skip
 
 

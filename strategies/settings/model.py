@@ -9,6 +9,7 @@ from murmuration.preference.choices import (
     POOLINGS,
     TASKS,
     TRAINED,
+    USER_PASSES,
 )
 from murmuration.preference.data.public_names import whole_start
 from murmuration.preference.models import LOSSES, MODELS, in_words
@@ -192,15 +193,22 @@ class ModelConfig:
         panel=MODEL,
         base=True,
     )
-    batch_users: bool = setting(
-        False,
-        "Let nodes compute several users at once (language models). That no user moves "
-        "the others' vectors is then only measured, not proven.",
+    user_passes: str = setting(
+        "",
+        "Backward passes of a language model. isolated: each holds one user's rows, so that no "
+        "user moves another's vector. shared: rows of several users, faster on short texts; that "
+        "no user moves another's vector is then only measured, not proven. [default: isolated]",
         panel=MODEL,
+        choices=USER_PASSES,
         steps=True,
     )
 
+    @property
+    def shared_passes(self) -> bool:
+        """True if a backward pass may hold rows of several users."""
+        return self.user_passes == "shared"
 
-def user_isolation(batch_users: bool) -> str:
+
+def user_isolation(shared_passes: bool) -> str:
     """The reason why no user changes another's vector: by construction, or only as measured."""
-    return "empirical" if batch_users else "by construction"
+    return "empirical" if shared_passes else "by construction"

@@ -26,7 +26,7 @@ RESULT = {
 
 
 def made(epsilon, delta=1e-5, adjacency="add-remove"):
-    terms = RunTerms(caveats=frozenset({"users computed together"}))
+    terms = RunTerms(caveats=frozenset({"shared passes"}))
     return Promise(
         (
             ReleasedRun(
@@ -64,7 +64,7 @@ def test_a_report_lies_beside_the_metrics_with_the_promise_and_the_plot(tmp_path
     assert (tmp_path / "plots" / "reward_kl.png").read_bytes().startswith(b"\x89PNG")
     assert "User-level DP: ε = 3.00, δ = 1e-5, add-remove." in page
     assert "the reward went on rising" in page and "the reference&#39;s: -1.20" in page
-    assert "--batch-users" in page and "runs/a" not in page
+    assert "--user-passes shared" in page and "runs/a" not in page
     assert "no better than the base" not in page
     worse = RESULT | {"policy": RESULT["policy"] | {"proxy": -0.1, "truth": None}}
     page = write_report(tmp_path, worse, ONCE).read_text()
@@ -76,7 +76,7 @@ def test_a_card_has_the_rewards_promise_and_says_how_it_ended():
     assert said.startswith("---\nlibrary_name: peft\nbase_model: org/writer\n")
     assert "\n- murmuration\n" in said.split("---")[1]
     assert "**User-level DP: ε = 3.00, δ = 1e-5, add-remove.**" in said
-    assert "--batch-users" in said
+    assert "--user-passes shared" in said
     assert "Saved after 10 of 20 steps (the reward went on rising" in said
     assert "come to -0.40, the reference's to -1.20" in " ".join(said.split())
     assert "runs/a" not in said

@@ -108,10 +108,10 @@ def test_every_option_reaches_its_setting(cli, executed, crowd, crowd_test, tmp_
     for settings_ in (given, of_models):
         pairs = [(f"--{name.replace('_', '-')}", value) for name, value in settings_.items()]
         options = [part for pair in pairs for part in pair]
-        cli("run", *options, *ray, "--batch-users", "--out", tmp_path / "o")
+        cli("run", *options, *ray, "--user-passes", "shared", "--out", tmp_path / "o")
         config, more = executed.pop()
         assert {name: getattr(config, name) for name in settings_} == settings_
-        assert config.batch_users and not config.resume
+        assert config.shared_passes and not config.resume
         assert config.out == str(tmp_path / "o")
     here = {"runtime": "ray", "users_per_node": 9, "workers": Workers(3, 2, 0.25)}
     assert more == {**here, "quiet": False, "on_note": None, "advice": None}

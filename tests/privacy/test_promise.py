@@ -272,7 +272,7 @@ def test_another_runs_ledger_is_refused(tmp_path):
 def test_a_ledger_says_what_its_run_said_whoever_opens_it(tmp_path):
     terms = plain(
         population="town", disjoint_from=frozenset({IDS[0]}), unit=Unit.ROW,
-        caveats=frozenset({Caveat.BATCHED_USERS.value}), trust=Trust.OWN_NODE,
+        caveats=frozenset({Caveat.SHARED_PASSES.value}), trust=Trust.OWN_NODE,
     )  # fmt: skip
     path = charged(tmp_path / "run" / "ledger.jsonl", 1, terms)
     run = ReleasedRun.read(path)

@@ -78,7 +78,7 @@ def saved(tmp_path):
 
 def test_what_a_record_says_of_a_run_with_identity_changes_nothing(spent, saved):
     """Its ledger's first line says it, and no hand can make that less."""
-    terms = partial(RunTerms, population="a", caveats=frozenset({Caveat.BATCHED_USERS.value}))
+    terms = partial(RunTerms, population="a", caveats=frozenset({Caveat.SHARED_PASSES.value}))
     path, run = spent("run", 3, terms)
     config = saved("model", (path, run))
     file = Path(config.base) / "privacy.json"
@@ -87,7 +87,7 @@ def test_what_a_record_says_of_a_run_with_identity_changes_nothing(spent, saved)
     about["promise"] |= {"epsilon": 0.1, "caveats": [], "private": True}
     file.write_text(json.dumps(about))
     assert lineage_of(config).runs == (run,)
-    assert lineage_of(config).caveats == {Caveat.BATCHED_USERS}
+    assert lineage_of(config).caveats == {Caveat.SHARED_PASSES}
     about["promise"]["runs"] = []
     file.write_text(json.dumps(about))
     with pytest.raises(InputError, match="names no run"):

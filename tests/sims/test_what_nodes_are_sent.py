@@ -20,7 +20,7 @@ SEED = 740_119_283
 NEEDED = {"users", "salt", "round", "counts", "model", "theta", "centre", "middle", "length"}
 NEEDED |= {"scale"}
 NEEDED |= {"features", "kind", "responses", "one-user-per-row", "group-size", "clip-norm"}
-NEEDED |= {"batch-users", "trains", "local-rate", "local-steps", "probability"}
+NEEDED |= {"shared-passes", "trains", "local-rate", "local-steps", "probability"}
 NEEDED |= {
     "strategy",
     "adjacency",

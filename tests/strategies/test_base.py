@@ -287,7 +287,7 @@ def test_nodes_are_told_public_parameters_only(make_world, examples):
         "model": "btl",
         "clip-norm": 1.0,
         "group-size": 16,
-        "batch-users": False,
+        "shared-passes": False,
     }
 
 

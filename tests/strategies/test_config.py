@@ -170,6 +170,7 @@ BAD = {
     "on_bad_rows": ["", "repair"],
     "kind": ["", "best"],
     "length": ["", "long"],
+    "user_passes": ["together"],
     "labels": ["", "noisy"],
     "max_judgements": [0],
     "max_characters": [-1],
@@ -218,7 +219,7 @@ def test_bad_values_name_their_option(name, value):
 def test_every_option_with_limits_is_tested_here():
     free = {"secure_aggregation", "exact_heldout"}
     free |= {"data", "test", "columns", "format", "features", "out", "resume"}
-    free |= {"base", "lora_targets", "responses", "batch_users"}
+    free |= {"base", "lora_targets", "responses"}
     free |= {"one_user_per_row", "no_prompt", "items", "categories", "topics", "start"}
     free |= {"checkpointing", "once_per_text", "policies", "system"}
     free |= {"registration", "base_privacy", "population", "disjoint", "chosen_from_data"}

@@ -14,16 +14,16 @@ PROMISED = (
 
 
 def test_values_have_the_settings_types():
-    grid = parsed(["clip-norm=0.05, 0.1", "rounds=3,5", "batch_users=true,false", "model=btl"])
+    grid = parsed(["clip-norm=0.05, 0.1", "rounds=3,5", "checkpointing=true,false", "model=btl"])
     assert grid == {
         "clip_norm": [0.05, 0.1],
         "rounds": [3, 5],
-        "batch_users": [True, False],
+        "checkpointing": [True, False],
         "model": ["btl"],
     }
     all_points = points(grid)
     assert len(all_points) == 8
-    assert all_points[0] == {"clip_norm": 0.05, "rounds": 3, "batch_users": True, "model": "btl"}
+    assert all_points[0] == {"clip_norm": 0.05, "rounds": 3, "checkpointing": True, "model": "btl"}
     assert len({repr(one) for one in all_points}) == 8
 
 
@@ -45,7 +45,7 @@ def test_what_decides_the_promise_is_no_candidate(name):
         (["clip_norm=a,b"], "is no float"),
         (["clip_norm=,"], "is no float"),
         (["rounds=1.5,2"], "is no int"),
-        (["batch_users=maybe"], "is no bool"),
+        (["checkpointing=maybe"], "is no bool"),
         (["clip_norm=1,2", "--clip-norm=3"], "already"),
     ],
 )

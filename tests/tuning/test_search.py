@@ -72,8 +72,8 @@ def test_caveats_are_those_of_any_point_of_the_grid():
     assert caveats_of([replace(private, users=40)]) == set()
     rows = replace(plain, one_user_per_row=True)
     assert caveats_of([plain, rows]) == {Caveat.ROWS_ARE_USERS.value}
-    together = replace(plain, batch_users=True)
-    assert caveats_of([plain, together]) == {Caveat.BATCHED_USERS.value}
+    together = replace(plain, user_passes="shared")
+    assert caveats_of([plain, together]) == {Caveat.SHARED_PASSES.value}
     large = replace(plain, features="hashing:262144")  # too many for noise on a grid
     assert caveats_of([large, plain]) == {Caveat.FLOATING_POINT.value}
     chosen = replace(plain, chosen_from_data=True)

@@ -117,7 +117,7 @@ EXTREMES = {
     "round": (20, 0, 21, 1.5, math.nan),
     "draw": (2**62, -1, 0.5, math.nan, "1"),
     "model": ("thurstone", "plackett-luce", "thumbs", "", "elo"),
-    "batch-users": (True, "yes", 2),
+    "shared-passes": (True, "yes", 2),
     "middle": (0.0, 1.0, 1e-9, -1e300, math.nan, "1"),
     "local-steps": (3, 0, -1, 1.5, math.nan),
     "local-rate": (1e300, 5e-324, 0.0, -1.0, math.nan, math.inf),

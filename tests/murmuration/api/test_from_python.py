@@ -161,7 +161,7 @@ BAD_SETTINGS = {
     "adjacency": "replace-labels",
     "bands": 3,
     "base_privacy": "public",
-    "batch_users": True,
+    "user_passes": "shared",
     "clip_norm": -1.0,
     "cohort": 10_000,
     "columns": {"chosen": "better", "rejected": "better"},

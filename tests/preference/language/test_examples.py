@@ -1,5 +1,6 @@
 """What is the same of all examples in tokens: chunks, batches, choices of users, the first look."""
 
+from dataclasses import replace
 from itertools import pairwise, product
 
 import numpy as np
@@ -14,10 +15,12 @@ from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.examples import token_examples
+from murmuration.preference.language.machine import MOST_ROW_BYTES
 from murmuration.preference.linear.gradients import windows
 from murmuration.preference.linear.local_steps import LocalSteps
 from murmuration.preference.models import preference_model
 from murmuration.privacy.mechanisms.clipping import ROUNDING, UserClip
+from murmuration.research.bench.language_model import LmBench, examples, saved_model, texts
 
 BTL = preference_model("btl")
 
@@ -161,7 +164,7 @@ def test_memory_is_tried_with_the_largest_batch(language_model, task, texts):
 @pytest.fixture
 def one_mebibyte(monkeypatch):
     """For the gradients of several users."""
-    monkeypatch.setattr("murmuration.preference.language.examples.MOST_ROW_BYTES", 2**20)
+    monkeypatch.setitem(MOST_ROW_BYTES, "cpu", 2**20)
 
 
 @pytest.mark.usefixtures("one_mebibyte")
@@ -293,8 +296,8 @@ def test_a_row_that_is_used_again_has_the_bits_of_a_new_one(
     examples, theta_D = model_on(base).examples(people), base.random_theta()
     every_N, counts_U, clip = torch.arange(len(examples.text_JK)), examples.counts_U, UserClip(0.02)
     given = (theta_D, every_N, counts_U, clip.clip_sum, BTL)
-    found_D = examples.sum_over_users(*given, batch_users=together, add=clip.add_to)
-    assert torch.equal(found_D, examples.sum_over_users(*given, batch_users=together))
+    found_D = examples.sum_over_users(*given, shared_passes=together, add=clip.add_to)
+    assert torch.equal(found_D, examples.sum_over_users(*given, shared_passes=together))
     ends = counts_U.cumsum(0).tolist()
     alone = [
         next(examples.user_gradients(theta_D, every_N[low:high], counts_U[user : user + 1], BTL))
@@ -457,7 +460,7 @@ def test_sums_and_losses_are_those_of_transformers(
         every_N = torch.arange(len(each))
         clip_sum = UserClip(CLIP).clip_sum
         found_D = examples.sum_over_users(
-            theta_D, every_N, examples.counts_U, clip_sum, BTL, batch_users=together
+            theta_D, every_N, examples.counts_U, clip_sum, BTL, shared_passes=together
         )
         assert apart(found_D, expected_D) < SAME.get(kind, USUAL)
         assert apart(found_D, exact_D) < AS_PLAIN * rounded, (apart(found_D, exact_D), rounded)
@@ -522,7 +525,7 @@ def differentiated(examples, theta_D, taken, model):
 
 
 def ours(examples, theta_D, taken, model, together=False):
-    found = examples.user_gradients(theta_D, *taken, model, batch_users=together)
+    found = examples.user_gradients(theta_D, *taken, model, shared_passes=together)
     return torch.cat([g.clone() for g in found])
 
 
@@ -543,7 +546,7 @@ def test_batches_change_nothing_but_last_digits(
     make_token_examples, monkeypatch, tokens, train, memory
 ):
     whole = ours(*make_token_examples(train=train))
-    monkeypatch.setattr("murmuration.preference.language.examples.MOST_ROW_BYTES", memory * 2**20)
+    monkeypatch.setitem(MOST_ROW_BYTES, "cpu", memory * 2**20)
     found = ours(*make_token_examples(train=train, batch_tokens=tokens), together=True)
     torch.testing.assert_close(found, whole, atol=1e-6, rtol=0)
 
@@ -673,8 +676,49 @@ def test_no_more_users_are_kept_than_fit_into_memory(make_token_examples, monkey
     monkeypatch.setattr(type(examples), "dimension", property(lambda self: 150_000))
     monkeypatch.setattr(type(examples), "_add", lambda *_: None)
     monkeypatch.setattr(examples.base, "put", lambda _: None)
-    chunks = examples.user_gradients(theta_D, *taken, model, batch_users=True)
+    chunks = examples.user_gradients(theta_D, *taken, model, shared_passes=True)
     assert [len(g) for g in chunks] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("task", "train"), [("reward", "full"), ("text", "lora")])
+def test_in_shared_passes_of_one_shape_neither_contents_nor_places_change_a_bit(dtype, task, train):
+    bench = LmBench(users=6, judgements=2, tokens=24, layers=2, width=64, vocabulary=300, rank=4)
+    with saved_model(bench) as path:
+        settings = BaseSettings(path, train, rank=4, max_tokens=24, task=task, dtype=dtype)
+        base = LanguageBase(settings)
+    given = (texts if task == "text" else examples)(bench, base)
+    theta_D = base.random_theta()
+
+    def gradients(of):
+        every_N = torch.arange(len(of.text_JK))
+        chunks = of.user_gradients(theta_D, every_N, of.counts_U, BTL, shared_passes=True)
+        return torch.cat([chunk_BD.clone() for chunk_BD in chunks])
+
+    found_UD = gradients(given)
+    moved_UD = gradients(given.select(np.array([3, 0, 1, 4, 5, 2])))
+    for place, user in enumerate([3, 0, 1, 4, 5, 2]):
+        assert torch.equal(moved_UD[place], found_UD[user])
+    first = int(given.start_U[1]) * given.text_JK.shape[1] * bench.tokens  # tokens of user 0
+    ids = torch.cat([given.tokens.ids[:first], given.tokens.ids[first:].flip(0)])
+    other_UD = gradients(replace(given, tokens=replace(given.tokens, ids=ids)))
+    assert torch.equal(other_UD[0], found_UD[0])
+    assert not torch.equal(other_UD[1], found_UD[1])
+
+
+def test_padding_is_what_passes_compute_beside_tokens(made):
+    examples = made("sft", counts=(3, 1, 2), batch_tokens=1)  # a text, or a judgement, in each
+    every = torch.arange(len(examples.text_JK)), examples.counts_U
+    lengths_JK = examples.tokens.lengths_T[examples.text_JK]
+    each = 1.0 - lengths_JK.sum() / (2 * lengths_JK.max(axis=1)).sum()
+    for shared in (False, True):
+        assert examples.padding(*every, shared_passes=shared) == pytest.approx(each)
+    whole = examples.in_batches(10**6)
+    alone, together = (whole.padding(*every, shared_passes=shared) for shared in (False, True))
+    users = [whole.text_JK[low:high] for low, high in pairwise(whole.start_U.tolist())]
+    computed = sum(text.size * examples.tokens.lengths_T[text].max() for text in users)
+    assert alone == pytest.approx(1.0 - lengths_JK.sum() / computed)
+    assert together == pytest.approx(1.0 - lengths_JK.mean() / lengths_JK.max())
 
 
 def test_local_steps_are_each_users_own(make_token_examples):

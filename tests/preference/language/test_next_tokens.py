@@ -68,7 +68,7 @@ def differentiated(base, examples, theta_D, taken_N, taken_S):
 
 
 def ours(examples, theta_D, chosen, together=False):
-    found = examples.user_gradients(theta_D, *chosen, BTL, batch_users=together)
+    found = examples.user_gradients(theta_D, *chosen, BTL, shared_passes=together)
     return torch.cat([g.clone() for g in found])
 
 

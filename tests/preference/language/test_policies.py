@@ -88,7 +88,7 @@ def differentiated(base, examples, theta_D, chosen, model):
 
 
 def ours(examples, theta_D, chosen, model, together=False, local=None):
-    found = examples.user_gradients(theta_D, *chosen, model, local, batch_users=together)
+    found = examples.user_gradients(theta_D, *chosen, model, local, shared_passes=together)
     return torch.cat([g.clone() for g in found])
 
 

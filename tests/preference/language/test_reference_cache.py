@@ -252,7 +252,7 @@ def vectors(examples, together=False):
         count, with_kwargs=True
     )
     found = examples.user_gradients(
-        start(examples.base), *taken(examples), model, batch_users=together
+        start(examples.base), *taken(examples), model, shared_passes=together
     )
     found = torch.cat([rows.clone() for rows in found])
     handle.remove()

@@ -219,16 +219,21 @@ def test_a_clip_norm_out_of_range_is_refused(norm):
 
 
 def test_vectors_on_another_device_are_clipped_the_same(monkeypatch):
-    monkeypatch.setattr(clipping, "COLUMNS", 3)
+    monkeypatch.setattr(clipping, "_PIECE", 3)
     vectors_BD = torch.randn(6, 10, generator=torch.Generator().manual_seed(0)) * torch.tensor(
         [[1e-3], [0.1], [1.0], [1e15], [1.0], [0.0]]
     )
     vectors_BD[2, 4] = torch.nan
     vectors_BD[4, 9] = torch.inf
     clip = UserClip(0.7)
-    steps_D, _ = clipping.steps_there(vectors_BD, clip.norm * clipping.ROUNDING, clip.step)
+    sum_D = torch.zeros(10, dtype=torch.float64)
+    clipping.add_there(sum_D, vectors_BD, clip.norm * clipping.ROUNDING, clip.step)
     # Lengths are added up in another order: a step more or less.
-    assert float((steps_D * clip.step - clip.clip_sum(vectors_BD)).abs().max()) <= 6 * clip.step
+    assert float((sum_D - clip.clip_sum(vectors_BD)).abs().max()) <= 6 * clip.step
+    alone_D = torch.zeros_like(sum_D)
+    for row_D in vectors_BD:  # nobody's length depends on company
+        clipping.add_there(alone_D, row_D[None], clip.norm * clipping.ROUNDING, clip.step)
+    assert torch.equal(alone_D, sum_D)
 
 
 @contextmanager

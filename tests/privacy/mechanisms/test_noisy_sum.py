@@ -376,7 +376,7 @@ def test_company_changes_no_bit_of_a_long_vector(centred):
 
 @pytest.mark.parametrize("centred", [False, True])
 def test_vectors_on_another_device_are_clipped_and_counted_the_same(monkeypatch, centred):
-    monkeypatch.setattr(clipping, "COLUMNS", 3)
+    monkeypatch.setattr(clipping, "_PIECE", 3)
     draws = torch.Generator().manual_seed(0)
     vectors_BD = torch.randn(6, 10, generator=draws) * torch.tensor(
         [[1e-3], [0.1], [1.0], [1e15], [1.0], [0.0]]
@@ -384,11 +384,11 @@ def test_vectors_on_another_device_are_clipped_and_counted_the_same(monkeypatch,
     vectors_BD[2, 4], vectors_BD[4, 9] = torch.nan, torch.inf
     centre_D = 0.1 * torch.randn(10, generator=draws).double() if centred else None
     clip, bound = UserClip(0.7), CountingClip(0.7, 0.0, centre_D)
-    norm = clip.norm * clipping.ROUNDING
-    steps_D, length_B = clipping.steps_there(vectors_BD, norm, clip.step, centre_D)
+    norm, sum_D = clip.norm * clipping.ROUNDING, torch.zeros(10, dtype=torch.float64)
+    length_B = clipping.add_there(sum_D, vectors_BD, norm, clip.step, centre_D)
     here_D1 = bound.clip_sum(vectors_BD)
     # Lengths are added up in another order: a step more or less.
-    assert float((steps_D * clip.step - here_D1[:-1]).abs().max()) <= 6 * clip.step
+    assert float((sum_D - here_D1[:-1]).abs().max()) <= 6 * clip.step
     assert int((length_B <= clip.norm).sum()) == float(here_D1[-1]) == 3
 
 

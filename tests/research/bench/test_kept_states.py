@@ -27,7 +27,7 @@ def test_figures(task, layers, monkeypatch, tmp_path):
     monkeypatch.setenv(FOLDER, str(tmp_path / "mine"))
     row = kept_states.measure(SMALL, layers, task, 1)
     names = ("plain_ms_a_judgement", "ours_ms_a_judgement", "ours_ratio", "states_ms_a_text")
-    assert all(row[name] > 0 for name in (*names, "batched_ms_a_judgement", "batched_ratio"))
+    assert all(row[name] > 0 for name in (*names, "shared_ms_a_judgement", "shared_ratio"))
     assert (row["layers"], row["judgements"]) == (layers, 3)
     assert os.environ[FOLDER] == str(tmp_path / "mine") and not (tmp_path / "mine").exists()
 
@@ -58,7 +58,8 @@ def test_people_who_judged_the_same_texts(task, language_model, tmp_path):
     assert row["judgements"] == 40 and row["texts"] == 17  # 16 of a user, and one against them all
     ways = ("plain", "ours", "once")
     assert all(row[f"{way}_ms_a_judgement"] > 0 for way in ways)
-    assert row["once_ratio"] > 0 and row["ours_ratio"] > 0
+    assert row["once_ratio"] > 0 and row["ours_ratio"] > 0 and row["shared_ratio"] > 0
+    assert 0 <= row["isolated_padding"] < 1 and 0 <= row["shared_padding"] < 1
     assert "trl_ratio" not in row
 
 
@@ -125,9 +126,9 @@ def test_an_encoder_has_no_state_of_a_last_token(language_model, tmp_path):
 def test_users_share_batches_where_that_is_measured(tmp_path, monkeypatch):
     shared, plainly = [], TokenExamples.sum_over_users
 
-    def watched(*args, batch_users=False, **more):
-        shared.append(batch_users)
-        return plainly(*args, batch_users=batch_users, **more)
+    def watched(*args, shared_passes=False, **more):
+        shared.append(shared_passes)
+        return plainly(*args, shared_passes=shared_passes, **more)
 
     monkeypatch.setattr(TokenExamples, "sum_over_users", watched)
     kept_states.measure(SMALL, "last:1", "reward", 1)
@@ -140,8 +141,8 @@ def test_all_ways_have_the_same_sum(tmp_path):
         given = examples(SMALL, base)
         ways = Variants(given)
         ways._clip = NoClip()
-        ours, batched = ways.kept(), ways.kept(batch_users=True)
+        ours, shared = ways.kept(), ways.kept(shared_passes=True)
         base.lower = None
         plain_D = base.to_theta(Variants(given).plain()[None])[0]
-    for sum_D in (ours, batched):
+    for sum_D in (ours, shared):
         torch.testing.assert_close(sum_D, plain_D, atol=1e-6, rtol=1e-4)

@@ -16,7 +16,14 @@ from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.policies import PolicyExamples
 from murmuration.privacy.mechanisms.clipping import NoClip
 from murmuration.research.bench import language_model
-from murmuration.research.bench.language_model import TASKS, LmBench, Variants, examples, measure
+from murmuration.research.bench.language_model import (
+    TASKS,
+    LmBench,
+    Variants,
+    examples,
+    measure,
+    texts,
+)
 from murmuration.research.bench.rivals import Trl
 
 SMALL = LmBench(users=3, judgements=2, tokens=6, layers=1, width=16, vocabulary=50, rank=2)
@@ -24,20 +31,22 @@ SMALL = LmBench(users=3, judgements=2, tokens=6, layers=1, width=16, vocabulary=
 pytest.importorskip("peft")
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", [*TASKS, "text"])
 @pytest.mark.parametrize("train", ["lora", "full"])
 def test_ours_and_the_loop_agree(train, task, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     with language_model.saved_model(SMALL) as path:
         settings = BaseSettings(path, train, rank=2, max_tokens=6, batch_tokens=30, task=task)
         base = LanguageBase(settings)
-        ways = Variants(examples(SMALL, base))
+        ways = Variants((texts if task == "text" else examples)(SMALL, base))
     ours, loop = ways.ours(), ways.loop()
     assert (ours - loop).norm() / loop.norm() < 1e-5
     # Without a clip, the sum over users is plain training's gradient.
     ways._clip = NoClip()
     plain_D = base.to_theta(ways.plain()[None])[0]
     torch.testing.assert_close(ways.ours(), plain_D, atol=1e-6, rtol=1e-4)
+    first, both = ways.of(1).ours(), ways.of(2).ours()
+    assert not torch.allclose(first, both) and not torch.allclose(both, ways.ours())
     assert not any(p.requires_grad or p.grad is not None for p in base.trained)
 
 

@@ -217,9 +217,9 @@ def test_settings_that_cannot_be(config, changes, said):
 
 @pytest.mark.parametrize("together", [False, True])
 def test_what_holds_between_users_stands_in_the_result(config, together):
-    result = run(replace(config, batch_users=together))
+    result = run(replace(config, user_passes="shared" if together else ""))
     assert result["user_isolation"] == ("empirical" if together else "by construction")
-    assert any("--batch-users" in text for text in result["warnings"]) == together
+    assert any("--user-passes shared" in text for text in result["warnings"]) == together
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -275,7 +275,7 @@ def test_the_server_has_no_base_before_there_is_something_to_save(config, part, 
 
 
 def test_settings_reach_the_base(config):
-    given = {"max_tokens": 33, "batch_tokens": 44, "batch_users": True}
+    given = {"max_tokens": 33, "batch_tokens": 44, "user_passes": "shared"}
     more = {"dtype": "bfloat16", "checkpointing": True}
     more["once_per_text"] = True
     described = base_config(replace(config, **given, **more))

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 import torch
 from flwr.app import ConfigRecord, RecordDict
+from local_runs import LORA
+from local_runs import theta as last_theta
 from safetensors.numpy import load_file
 
 from murmuration.client.app import app as client_app
@@ -55,6 +57,29 @@ def test_the_same_weights_as_in_one_process(ray, config, quick_runs, strategy):
         run_ray(settings, judgements, nodes=nodes, workers=Workers(2), **apps)
         found = load_file(f"{settings['out']}/model/model.safetensors")["theta_D"]
         np.testing.assert_allclose(found, theta(here), rtol=0, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.settings(**LORA | {"train": "full", "lora_rank": 0})
+def test_a_language_model_has_the_same_bits_with_one_worker_and_with_two(ray, config, quick_runs):
+    """Each has its share of the users; sums of their sums are exact."""
+    found, grids = [], []
+    judgements = load(config.data, "", "refuse")
+    for number in (1, 2):
+        of_number = named(config, f"{number}-workers")
+        run_ray(
+            of_number.to_run_config(),
+            judgements,
+            nodes=0,
+            workers=Workers(number),
+            server_app=lambda grid, context: (grids.append(grid), server_app(grid, context)),
+            client_app=client_app,
+        )
+        assert len(list(grids[-1].get_node_ids())) == number
+        assert len(set(grids[-1]._workers.values())) == number
+        found.append(last_theta(of_number))
+    np.testing.assert_array_equal(*found)
+    assert np.abs(found[0]).max() > 0
 
 
 @pytest.mark.slow
