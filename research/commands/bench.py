@@ -267,7 +267,10 @@ def lm(
 def gpu(
     as_json: Json = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Small models: only to see that it works.")
+        bool,
+        typer.Option(
+            "--quick", help="Few repetitions: only to see that it works. And small models."
+        ),
     ] = False,
     seconds: Annotated[
         float, typer.Option(help="How long it may take; Ctrl-C ends it earlier.", min=1.0)

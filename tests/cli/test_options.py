@@ -22,7 +22,7 @@ TYPES_DIFFER = {
 #: Commands that print JSON, each by ``print_json`` alone; the fixture ``cli`` parses it strictly.
 PRINT_JSON = {
     "align", "audit", "bench accounting", "bench align", "bench board", "bench features",
-    "bench lm", "bench memory", "bench rounds", "bench states", "bench users",
+    "bench gpu", "bench lm", "bench memory", "bench rounds", "bench states", "bench users",
     "bench where", "bench writing", "bounds", "compare", "export", "init base", "ledger", "plan",
     "policies commit", "privatize", "rank", "report", "reproduce", "run", "score", "survey",
     "tune", "winrate",
