@@ -136,7 +136,8 @@ def registry_request(
 ) -> RecordDict:
     """Ask a node for its users, and to prepare their features for a preference model.
 
-    ``schema`` is the run's declaration of judgements: a node with others reports it. ``group_size``
+    ``features`` is the feature map's config as JSON, ``model`` the name of the preference model,
+    ``schema`` the run's declaration of judgements: a node with others reports it. ``group_size``
     (0: not known yet) and ``batch_users`` are the most that may be requested at a time: a node
     without enough memory reports that, too, unless nodes will not train (``trains``).
     """
