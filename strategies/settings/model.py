@@ -57,8 +57,7 @@ class ModelConfig:
     start: str = _setting(
         "",
         "Where a linear reward begins, public or with its own ledger: length (the longer response "
-        "is better), the folder of a saved reward, or of a sequence classifier with one score. "
-        "[default: at zero]",
+        "is better), or the folder of a saved linear reward. [default: at zero]",
         common=True,
         pinned=whole_start,
     )
