@@ -30,7 +30,7 @@ from urllib.request import getproxies
 
 from murmuration.preference.choices import FORMAT_NAMES
 from murmuration.preference.data.cells import shortened
-from murmuration.preference.data.errors import BadRow, InputError, first_line
+from murmuration.preference.data.errors import BadRow, InputError, disk_errors_as, first_line
 from murmuration.preference.data.formats.format import Format
 from murmuration.privacy.extensions import Group
 from murmuration.privacy.regular_files import read_regular
@@ -243,10 +243,8 @@ def _files(folder: Path) -> list[Path]:
 
     A file's name hides no other file. Files that libraries write about rows are left out.
     """
-    try:
+    with disk_errors_as(f"{folder}: cannot be read"):
         named = [file for file in folder.iterdir() if kind_of(file.name)]
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be read: {error.strerror or error}") from error
     return sorted(
         file
         for file in named
