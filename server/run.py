@@ -33,12 +33,8 @@ from murmuration.server.baselines import (
     on_public_test,
 )
 from murmuration.server.evaluation import examples_of_test, on_bad_rows, read_test
-from murmuration.server.lineage import (
-    files_of,
-    lineage_of,
-    lineage_of_data,
-    lineage_of_saved,
-)
+from murmuration.server.lineage import files_of, lineage_of, lineage_of_saved
+from murmuration.server.marks import lineage_of_data
 from murmuration.server.policy_distance import measured
 from murmuration.server.result import Result
 from murmuration.server.run_directory import RunDirectory

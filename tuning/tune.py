@@ -156,7 +156,8 @@ def _refuse_lineage(configs: Sequence[RunConfig]) -> None:
     """InputError for features that were trained on users, or rows that private models made."""
     from murmuration.preference.features.hashing import parse_features
     from murmuration.preference.kinds.starting import is_folder_of_a_model
-    from murmuration.server.lineage import lineage_of, lineage_of_saved, marks_in
+    from murmuration.server.lineage import lineage_of, lineage_of_saved
+    from murmuration.server.marks import marks_in
 
     first = configs[0]  # of what no grid varies
     if is_folder_of_a_model(first.start):
