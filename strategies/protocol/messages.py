@@ -123,6 +123,13 @@ def outgoing(
     return Message(content, dst_node_id=node, message_type=kind, group_id=str(round_), ttl=lives)
 
 
+def content_of(reply: Message) -> RecordDict:
+    """What a node answered; MalformedReply, with what it says, where it failed."""
+    if reply.has_error():
+        raise MalformedReply(f"error {reply.error.code}: {reply.error.reason}")
+    return reply.content
+
+
 def registry_request(
     salt: bytes,
     counts: bool,
