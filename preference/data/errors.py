@@ -40,6 +40,15 @@ def disk_errors_as(what: str) -> Iterator[None]:
         raise InputError(f"{what}: {error.strerror or first_line(error)}") from None
 
 
+@contextmanager
+def with_extra(extra: str, needs: str) -> Iterator[None]:
+    """Raise an ImportError as an InputError: what ``needs`` what, and how to install that."""
+    try:
+        yield
+    except ImportError:
+        raise InputError(f"{needs}: pip install 'murmuration-rlhf[{extra}]'") from None
+
+
 def reword(error: BaseException, words: Callable[[str], str]) -> None:
     """Change the text of an error, and of those that led to it, for its reader."""
     led: BaseException | None = error
