@@ -70,7 +70,8 @@ from murmuration.privacy.figures import duration
 from murmuration.privacy.promise import Promise
 from murmuration.privacy.strict_json import json_lines
 from murmuration.reporting.promise import details
-from murmuration.server.lineage import files_of, mark_of
+from murmuration.server.lineage import files_of
+from murmuration.server.marks import mark_of
 from murmuration.server.run_files import read_json
 from murmuration.server.run_folder import RunFolder, check_place
 

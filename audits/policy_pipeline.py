@@ -48,6 +48,7 @@ from murmuration.audits.pipeline import (
     row_of,
     run_canaries,
 )
+from murmuration.preference.data.errors import with_extra
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.language.base.network import LanguageBase, language_base
 from murmuration.preference.language.base.settings import BaseSettings
@@ -233,13 +234,9 @@ def tiny_policy(canaries: int, epsilon: float) -> Iterator[Policy]:
 
 def _write_base(folder: Path, words: list[str], **sizes: Any) -> Any:
     """Write a base of these words, with random layers; its network."""
-    try:
+    with with_extra("lm", "this audit needs transformers"):
         from tokenizers import Tokenizer, models, pre_tokenizers
         from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast, logging
-    except ImportError:
-        raise InputError(
-            "this audit needs transformers: pip install 'murmuration-rlhf[lm]'"
-        ) from None
     logging.disable_progress_bar()
     # No end of text: it would follow on all answers, and be learnt from each.
     plain = ["[PAD]", "[UNK]", "Which", "?", "yes", "no"]

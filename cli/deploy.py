@@ -14,7 +14,7 @@ from murmuration.deploy.certificates import write_new
 from murmuration.deploy.commands import client_units
 from murmuration.deploy.doctor import examine_until_well
 from murmuration.deploy.register import register
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import disk_errors_as
 
 deploy = typer.Typer(
     help="Deploy on separate machines: keys, commands, clients.",
@@ -37,10 +37,8 @@ def units(
     They run as users of their own, murmuration-agent and murmuration-node.
     """
     for name, text in client_units().items():
-        try:
+        with disk_errors_as(f"{folder / name} cannot be written"):
             typer.echo(f"wrote {write_new(folder.expanduser() / name, text.encode())}")
-        except OSError as error:
-            raise InputError(f"{folder / name} cannot be written: {error.strerror}") from None
 
 
 @deploy.command("register")

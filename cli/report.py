@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from murmuration.cli.options import AUDIT, Json, meaning, print_json
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, disk_errors_as
 from murmuration.terminal.terminal import Terminal
 
 
@@ -81,12 +81,10 @@ def _compared(seen: Sequence[Any], path: Path) -> Path:
     from murmuration.reporting.comparison import MARK, comparison_page
 
     path = path.expanduser()
-    try:
+    with disk_errors_as(f"--out {path} cannot be written"):
         if path.exists() and not path.read_bytes().startswith(MARK.encode()):
             raise InputError(f"--out {path} is something else; choose another name")
         replace_file(path, comparison_page(seen).encode())
-    except OSError as error:
-        raise InputError(f"--out {path} cannot be written: {error.strerror}") from None
     return path
 
 

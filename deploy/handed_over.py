@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from murmuration.deploy.terms import RUN
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, disk_errors_as
 from murmuration.privacy.durable_files import replace_file
 
 SETTINGS, POLICY, AUTHORITY = "client.toml", "policy.toml", "ca.crt"
@@ -126,11 +126,9 @@ def fingerprint_of(certificate: x509.Certificate) -> str:
 
 def _read(folder: Path) -> dict[str, bytes]:
     """The files by name; InputError, naming each entry that is none of ``FILES``."""
-    try:
+    with disk_errors_as(f"{folder} is not a client's folder"):
         seen = folder.stat()
         entries = {path.name: path.lstat() for path in sorted(folder.iterdir())}
-    except OSError as error:
-        raise InputError(f"{folder} is not a client's folder: {error.strerror}") from None
     bad = [f"{name!a} ({why})" for name, entry in entries.items() if (why := _wrong(name, entry))]
     if bad:
         raise InputError(

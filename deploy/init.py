@@ -38,7 +38,7 @@ from murmuration.deploy.handed_over import (
     fingerprint_of,
 )
 from murmuration.deploy.terms import RUN, Terms
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, disk_errors_as
 
 CONNECTION = "deployed"
 CLIENT_NAME = r"[a-z0-9][a-z0-9-]{0,31}"
@@ -134,12 +134,10 @@ def write_deployment(folder: Path, deployment: Deployment) -> list[Path]:
         raise InputError(
             f"{folder} is not empty: keys are never written over; choose another folder"
         )
-    try:
+    with disk_errors_as(f"{folder} cannot be written"):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.chmod(0o700)
         return _write(folder, deployment)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be written: {error.strerror}") from None
 
 
 def _write(folder: Path, deployment: Deployment) -> list[Path]:

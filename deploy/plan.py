@@ -151,7 +151,7 @@ def usual_request(config: RunConfig) -> messages.TrainRequest:
         participants=Participants(everybody.registry, everybody.train, everybody.held_out, coins),
         source=Randomness(None),
         features=json.dumps(base.to_config()),
-        dimension=base.dimension,
+        start_D=base.start_D,
         log=lambda line: None,
         grid=None,  # type: ignore[arg-type]
         once=_not_asked,

@@ -23,7 +23,7 @@ from murmuration.deploy.certificates import executor_secret, make_folders, write
 from murmuration.deploy.commands import EXECUTOR_SECRET
 from murmuration.deploy.confined import in_namespace, node_environment
 from murmuration.deploy.handed_over import AUTHORITY, KEY
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, disk_errors_as
 from murmuration.sims.runtimes.process_reaper import descendants, keeping
 
 GRACE = 3.0  # seconds from asking a program to end to killing it
@@ -183,10 +183,8 @@ def own_folder(folder: Path) -> Path:
     Raises:
         InputError: others may use it, or it is somebody else's.
     """
-    try:
+    with disk_errors_as(f"{folder} cannot be made"):
         make_folders(folder, 0o700)
-    except OSError as error:
-        raise InputError(f"{folder} cannot be made: {error.strerror}") from None
     check_own(folder)
     return folder
 
@@ -194,10 +192,8 @@ def own_folder(folder: Path) -> Path:
 def check_own(folder: Path) -> None:
     """Raise InputError unless a folder belongs to this account alone; a link that this account made
     is followed."""
-    try:
+    with disk_errors_as(f"{folder} cannot be used"):
         link, seen = folder.lstat(), folder.stat()
-    except OSError as error:
-        raise InputError(f"{folder} cannot be used: {error.strerror}") from None
     mine = {link.st_uid, seen.st_uid} == {os.geteuid()}
     if not (mine and stat.S_ISDIR(seen.st_mode)) or seen.st_mode & 0o077:
         raise InputError(f"{folder} must be a folder of your own, for you alone: chmod 700 it")

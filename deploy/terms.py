@@ -23,6 +23,7 @@ from murmuration.privacy.regular_files import read_regular
 from murmuration.strategies.config import SETTINGS, RunConfig, by_field
 from murmuration.strategies.settings.sampling import usual_cohort
 from murmuration.strategies.settings.toml_text import parse_toml
+from murmuration.strategies.settings.varied import value_of
 from murmuration.strategies.sums import DEFAULT_GROUP_SIZE
 from murmuration.strategies.uls import DEFAULT_CLIP
 
@@ -155,11 +156,5 @@ def parse_settings(texts: list[str]) -> dict[str, Any]:
         field = SETTINGS.get(name.strip().replace("-", "_"))
         if not separator or field is None:
             raise InputError(f"--set {text}: use NAME=VALUE with one of {', '.join(SETTINGS)}")
-        kind = type(field.default)
-        try:
-            result[field.name] = value == "true" if kind is bool else kind(value)
-        except ValueError:
-            raise InputError(f"--set {text}: {name} must be a {kind.__name__}") from None
-        if kind is bool and value not in ("true", "false"):
-            raise InputError(f"--set {text}: {name} is true or false")
+        result[field.name] = value_of(field.name, value, f"--set {text}")
     return result

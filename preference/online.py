@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from murmuration.preference.data.errors import InputError, first_line
+from murmuration.preference.data.errors import InputError, first_line, with_extra
 from murmuration.preference.data.sources import is_hub_name
 from murmuration.preference.gguf import is_gguf
 from murmuration.preference.within import within
@@ -85,12 +85,8 @@ def snapshot(name: str, folder: Path) -> Path:
     Raises:
         InputError: it is not here and the hub is not to be asked, or the hub does not give it.
     """
-    try:
+    with with_extra("lm", f"{folder}: needs {name!r}, of a hub"):
         from huggingface_hub import snapshot_download
-    except ImportError:
-        raise InputError(
-            f"{folder}: needs {name!r}, of a hub: pip install 'murmuration-rlhf[lm]'"
-        ) from None
     asked, repository = _online.get(), MINILM_HUB if name == MINILM else name
     try:
         return Path(

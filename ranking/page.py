@@ -16,7 +16,6 @@ import io
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -123,48 +122,8 @@ def page(boards: Sequence[Board], release: RankingRelease, result: Mapping[str, 
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Line:
-    """An item on the page; places are per mille of the scale's width."""
-
-    ranks: str
-    name: str
-    points: str
-    error: str
-    low: float
-    place: float
-    high: float
-    voted: bool
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A chance of winning: in percent, with its interval, and a shade from −100 to 100."""
-
-    win: int
-    low: int
-    high: int
-    shade: int
-    apart: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shown:
-    """A board as the page has it."""
-
-    name: str
-    headline: str
-    lines: Sequence[Line]
-    ticks: Sequence[tuple[float, str]]
-    names: Sequence[str]
-    matrix: Sequence[Sequence[Cell | None]]
-    votes: str
-    voters: str
-    sway: str
-    tie: bool
-
-
-def _shown(board: Board, noise: Noise) -> Shown:
+def _shown(board: Board, noise: Noise) -> dict[str, Any]:
+    """A board as the page has it; places are per mille of the scale's width."""
     order, (best_K, worst_K) = board.order, board.ranks
     elo_K, error_K = board.elo_K, board.error_K
     low, high = float((elo_K - error_K).min()), float((elo_K + error_K).max())
@@ -175,30 +134,30 @@ def _shown(board: Board, noise: Noise) -> Shown:
         return round(1000 * (points - first) / (last - first), 1)
 
     ticks = np.arange(first, last + step / 2, step)
-    return Shown(
-        name=_plain(board.name),
-        headline=_headline(board),
-        lines=[
-            Line(
-                ranks=_range(int(best_K[k]), int(worst_K[k])),
-                name=_plain(board.items[k]),
-                points=f"{elo_K[k]:,.0f}",
-                error=round_digits(float(error_K[k])),
-                low=place(float(elo_K[k] - error_K[k])),
-                place=place(float(elo_K[k])),
-                high=place(float(elo_K[k] + error_K[k])),
-                voted=bool(board.voted_K[k]),
-            )
+    return {
+        "name": _plain(board.name),
+        "headline": _headline(board),
+        "lines": [
+            {
+                "ranks": _range(int(best_K[k]), int(worst_K[k])),
+                "name": _plain(board.items[k]),
+                "points": f"{elo_K[k]:,.0f}",
+                "error": round_digits(float(error_K[k])),
+                "low": place(float(elo_K[k] - error_K[k])),
+                "place": place(float(elo_K[k])),
+                "high": place(float(elo_K[k] + error_K[k])),
+                "voted": bool(board.voted_K[k]),
+            }
             for k in order
         ],
-        ticks=[(place(float(tick)), f"{tick:,.0f}") for tick in ticks],
-        names=[_plain(board.items[k]) for k in order[:_MATRIX_ON_PAGE]],
-        matrix=_matrix(board),
-        votes=_with_error(board.votes, noise.votes),
-        voters=_with_error(board.voters, noise.voters),
-        sway=round_digits(board.sway),
-        tie=board.tie > 0,
-    )
+        "ticks": [(place(float(tick)), f"{tick:,.0f}") for tick in ticks],
+        "names": [_plain(board.items[k]) for k in order[:_MATRIX_ON_PAGE]],
+        "matrix": _matrix(board),
+        "votes": _with_error(board.votes, noise.votes),
+        "voters": _with_error(board.voters, noise.voters),
+        "sway": round_digits(board.sway),
+        "tie": board.tie > 0,
+    }
 
 
 def _with_error(number: float, noise: float) -> str:
@@ -221,7 +180,8 @@ def _headline(board: Board) -> str:
     return f"{leader} leads; any of {len(may_be_first)} may be first"
 
 
-def _matrix(board: Board) -> list[list[Cell | None]]:
+def _matrix(board: Board) -> list[list[dict[str, Any] | None]]:
+    """Chances of winning in percent, with their intervals, and shades from −100 to 100."""
     places = board.order[:_MATRIX_ON_PAGE]
     win_KK, low_KK, high_KK = (100 * part for part in board.wins())
     apart_KK = board.better_KK | board.better_KK.T
@@ -229,13 +189,13 @@ def _matrix(board: Board) -> list[list[Cell | None]]:
         [
             None
             if i == j
-            else Cell(
-                win=round(float(win_KK[i, j])),
-                low=math.floor(low_KK[i, j]),
-                high=math.ceil(high_KK[i, j]),
-                shade=round(2 * (float(win_KK[i, j]) - 50)),
-                apart=bool(apart_KK[i, j]),
-            )
+            else {
+                "win": round(float(win_KK[i, j])),
+                "low": math.floor(low_KK[i, j]),
+                "high": math.ceil(high_KK[i, j]),
+                "shade": round(2 * (float(win_KK[i, j]) - 50)),
+                "apart": bool(apart_KK[i, j]),
+            }
             for j in places
         ]
         for i in places

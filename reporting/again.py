@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, disk_errors_as
 from murmuration.privacy.durable_files import replace_file
 from murmuration.reporting import report
 from murmuration.reporting.comparison import RunSeen, comparison_page, digest_of_test, read_run
@@ -74,8 +74,7 @@ def locked(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise InputError(f"{folder} cannot be used: {error.strerror}") from None
     try:
-        yield
-    except OSError as error:
-        raise InputError(f"{folder} cannot be written: {error.strerror}") from None
+        with disk_errors_as(f"{folder} cannot be written"):
+            yield
     finally:
         lock.close()

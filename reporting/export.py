@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from murmuration.preference.base_names import last_name, without_folders
-from murmuration.preference.data.errors import InputError, first_line
+from murmuration.preference.data.errors import InputError, disk_errors_as, first_line
 from murmuration.preference.data.sources import is_hub_name
 from murmuration.preference.language.adapter_config import ADAPTER, name_base
 from murmuration.preference.language.checkpoint import TOKENIZER_FILES, check_same
@@ -147,10 +147,8 @@ def export(model: Path, out: Path, how: Sharing) -> Exported:
             for name, content in files_of(lineage, new, promise_details).items():
                 (new / name).write_bytes(content)
 
-    try:
+    with disk_errors_as(f"--out {out} cannot be written"):
         replace_folder(out, write, lambda _: None, overwrite=False)
-    except OSError as error:
-        raise InputError(f"--out {out} cannot be written: {error.strerror}") from None
     files = {file.name: file.stat().st_size for file in sorted(out.iterdir())}
     here = {file.name for file in folder.iterdir()}
     return Exported(files, tuple(sorted(here - files.keys())))

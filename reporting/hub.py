@@ -7,20 +7,16 @@ The token is that of the environment (``HF_TOKEN``) or of ``hf auth login``, and
 
 from pathlib import Path
 
-from murmuration.preference.data.errors import InputError, first_line
+from murmuration.preference.data.errors import InputError, first_line, with_extra
 from murmuration.preference.data.sources import is_hub_name
-
-_NEEDED = "--push needs huggingface_hub: pip install 'murmuration-rlhf[hub]'"
 
 
 def check_repository(name: str) -> None:
     """InputError unless it is formed like ``owner/name``, or there is nothing to send it with."""
     if not is_hub_name(name) or "/" not in name:
         raise InputError(f"{name!r} is no repository: give NAMESPACE/NAME")
-    try:
+    with with_extra("hub", "--push needs huggingface_hub"):
         import huggingface_hub  # noqa: F401
-    except ImportError:
-        raise InputError(_NEEDED) from None
 
 
 def push(folder: Path, name: str, *, private: bool = False, revision: str = "") -> str:

@@ -8,8 +8,7 @@ computed from the ledgers' bytes alone (``privacy.promise``); a run on the base 
 A base that looks like one of ours and does not have all of that, or whose ledgers are not what was
 written, is refused unless somebody says what it cost (`--base-privacy`).
 
-A linear head holds no `privacy.json`: its run's ledger lies beside its folder. Rows that models
-wrote name only the runs: a run on such rows must name the ledgers.
+A linear head holds no `privacy.json`: its run's ledger lies beside its folder.
 """
 
 import json
@@ -21,13 +20,10 @@ from types import MappingProxyType
 from typing import Any
 
 from murmuration.preference.data.errors import InputError, first_line
-from murmuration.preference.data.loading import texts_in
-from murmuration.preference.data.sources import parse_source
 from murmuration.preference.language.checkpoint import chain_of, fetch, weights_digest
 from murmuration.preference.language.reward import FILE as ABOUT
 from murmuration.preference.language.reward import is_language_model
-from murmuration.preference.reward import is_linear_reward
-from murmuration.privacy.accounting.chained_record import Head, head_path
+from murmuration.privacy.accounting.chained_record import head_path
 from murmuration.privacy.accounting.ledger import LedgerError
 from murmuration.privacy.accounting.terms import Caveat, Unit, caveats_in
 from murmuration.privacy.plugins import brought
@@ -38,11 +34,6 @@ from murmuration.server.result import Result
 from murmuration.server.run_files import read_json
 
 FORMAT, FILE, CARD = "murmuration-privacy-3", "privacy.json", "README.md"
-#: In each row that was made with models of private runs: their names.
-PRIVATE_RUNS = "private_runs"
-_PLAIN = (".jsonl", ".csv")
-_POPULATION = "murmuration.population:"  # which no model wrote
-_NOT_KNOWN = "not-known"
 #: What reading somebody's files raises where they are not what a run wrote.
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError)
 
@@ -96,7 +87,7 @@ def lineage_of(option: str, path: str, declared: str) -> Promise:
         if not path:
             return Promise().declared_public()
         return _declared_public(option, path, "--base-privacy", may_be_base=True)
-    stated, elsewhere = _of_ledgers("--base-privacy", declared)
+    stated, elsewhere = of_ledgers("--base-privacy", declared)
     if not path:
         return stated
     lineage = lineage_of_model(
@@ -107,22 +98,6 @@ def lineage_of(option: str, path: str, declared: str) -> Promise:
         elsewhere,
     )
     return lineage | stated
-
-
-def lineage_of_start(path: str, declared: str) -> Promise:
-    """The promise of the saved model that a run starts from; empty for one that no run of ours
-    made.
-
-    Args:
-        path: its folder.
-        declared: what ``--base-privacy`` says it cost.
-
-    Raises:
-        InputError: it is one of ours and what it cost is not known, or not to be believed.
-    """
-    folder = Path(path).expanduser()
-    ours = is_linear_reward(folder) or looks_like_ours(folder)
-    return lineage_of_saved("--start", path, "--base-privacy", declared, may_be_base=not ours)
 
 
 def lineage_of_model(
@@ -183,7 +158,7 @@ def lineage_of_saved(
         return _of_served(what, path, option, given)
     if given == "public":
         return _declared_public(what, path, option, may_be_base)
-    stated, elsewhere = _of_ledgers(option, given)
+    stated, elsewhere = of_ledgers(option, given)
     advice = (
         f"say what it cost with {option} LEDGER (the ledger.jsonl of the run that made it; of "
         f"several runs all, comma-separated), or {option} public if its data were"
@@ -210,7 +185,7 @@ def _of_served(what: str, name: str, option: str, given: str) -> Promise:
     """The declared promise of a served model; InputError if nothing is declared."""
     if given == "public":
         return Promise().declared_public()
-    stated, _ = _of_ledgers(option, given)
+    stated, _ = of_ledgers(option, given)
     if not stated.runs:
         raise InputError(
             f"{what} {name}: a server shows no folder, so what the model cost users is not known: "
@@ -224,106 +199,6 @@ def _of_served(what: str, name: str, option: str, given: str) -> Promise:
 def _promised_users(run: ReleasedRun) -> bool:
     """True if a run has an ε, and it is for users."""
     return run.epsilon is not None and run.terms.unit is Unit.USER
-
-
-def mark_of(promise: Promise) -> dict[str, str]:
-    """The mark on rows made with models of these runs: their identities, and the ends of their
-    ledgers; empty if there are none."""
-    names = " ".join(f"{run.name}@{_short(run.head)}" for run in promise.counted)
-    return {PRIVATE_RUNS: names} if names else {}
-
-
-def _short(head: Head) -> str:
-    """A ledger's head, as a mark has it."""
-    return f"{head.index}:{head.hash[:16]}"
-
-
-def _is_marked(mark: str, run: ReleasedRun) -> bool:
-    """True if a mark is of this run, or of an earlier state of it; a copy that was resumed
-    elsewhere is another run."""
-    name, _, head = mark.partition("@")
-    return name == run.name and head in map(_short, (*run.heads, run.head))
-
-
-def mark_of_model(path: str) -> dict[str, str]:
-    """The mark on rows that a model wrote; if its cost is unknown, the mark says so."""
-    try:
-        return mark_of(lineage_of_model("the model", path, ""))
-    except InputError:
-        return {PRIVATE_RUNS: _NOT_KNOWN}
-
-
-def mark_of_served(what: str, name: str, option: str, given: str) -> dict[str, str]:
-    """The mark on rows that a served model wrote; arguments as in ``lineage_of_saved``. If nothing
-    is declared, the mark says that its cost is unknown."""
-    if not given:
-        is_folder = Path(name).expanduser().is_dir()
-        return mark_of_model(name) if is_folder else {PRIVATE_RUNS: _NOT_KNOWN}
-    return mark_of(lineage_of_saved(what, name, option, given, may_be_base=True, served=True))
-
-
-def marks_in(source: str) -> set[str]:
-    """The runs that rows name, in files, on a hub or from a function.
-
-    Raises:
-        InputError: they cannot be read, or a mark is no text.
-    """
-    if not source or source.startswith(_POPULATION):  # of a deployment, whose rows lie with nodes
-        return set()
-    place = Path(parse_source(source).name).expanduser()
-    if place.is_file() and place.suffix in _PLAIN and not _mentions_runs(place):
-        return set()
-    return {name for mark in texts_in(source, PRIVATE_RUNS) for name in mark.split()}
-
-
-def _mentions_runs(file: Path) -> bool:
-    """True if a file of plain text can have marks: quicker than to read its rows once more."""
-    with file.open("rb") as lines:
-        return any(PRIVATE_RUNS.encode() in line for line in lines)
-
-
-def mark_of_rows(source: str) -> dict[str, str]:
-    """The mark on rows that were made of other rows, from the marks of these."""
-    names = sorted(marks_in(source))
-    return {PRIVATE_RUNS: " ".join(names)} if names else {}
-
-
-def lineage_of_rows(what: str, source: str, option: str, given: str) -> Promise:
-    """The promise of rows that are to be learned from; empty if no model of ours made them.
-
-    Rows that our models wrote name the runs. Where a model's cost was not known, what is ``given``
-    is all that there is.
-
-    Raises:
-        InputError: they name runs, and what these cost is not known.
-    """
-    promise, _ = _of_ledgers(option, "" if given == "public" else given)
-    marks = marks_in(source) - ({_NOT_KNOWN} if given else set())
-    known = {mark for mark in marks for run in promise.runs if _is_marked(mark, run)}
-    if missing := sorted(marks - known):
-        name = missing[0].partition("@")[0]
-        raise InputError(
-            f"{what} {source}: its rows were made with models of private runs ({name}), and "
-            f"what these cost is not known: name their ledgers, comma-separated, with {option}"
-        )
-    return promise.declared_public() if given == "public" else promise
-
-
-def lineage_of_data(option: str, source: str, declared: str) -> Promise:
-    """The promise of a run's rows or test rows, if models of private runs wrote them.
-
-    Args:
-        option: the one that names them, ``--data`` or ``--test``.
-        source: where they are; empty in a deployment.
-        declared: what ``--base-privacy`` says.
-
-    Raises:
-        InputError: what these runs cost is not known.
-    """
-    if not marks_in(source):
-        return Promise()
-    given = "" if declared == "public" else declared  # a word about the base
-    return lineage_of_rows(option, source, "--base-privacy", given)
 
 
 def derived_run(described: Mapping[str, Any]) -> EntryPoint | None:
@@ -451,7 +326,7 @@ def _of_result(folder: Path, result: Result) -> ReleasedRun:
     return _read_ledger(folder / "ledger.jsonl", result.ledger_head)
 
 
-def _of_ledgers(option: str, names: str) -> tuple[Promise, dict[str, Path]]:
+def of_ledgers(option: str, names: str) -> tuple[Promise, dict[str, Path]]:
     """The promise of named ledgers, and their paths by head."""
     runs, elsewhere = [], {}
     for ledger in _files(names):

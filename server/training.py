@@ -151,11 +151,10 @@ def begun(
         participants=taking_part,
         source=source,
         features=json.dumps(described),
-        dimension=model.dimension,
+        start_D=model.start_D,
         log=folder.log_private,
         grid=grid,
         once=folder.once,
-        start=model.start_D if config.start else None,
     )
     ledger = folder.open_ledger(
         adjacency=Adjacency(config.adjacency),
@@ -185,7 +184,7 @@ def begun(
 def _check_start(built: BuiltStrategy, context: RunContext) -> None:
     """Raise InputError where a strategy does not begin at the start that it was given."""
     begins_D = built.strategy.optimizer.theta_D
-    if context.start is not None and not np.array_equal(begins_D, context.start):
+    if context.config.start and not np.array_equal(begins_D, context.start_D):
         raise InputError(
             f"--start: --strategy {context.config.strategy} begins elsewhere: leave it out, or use "
             "--strategy uls"

@@ -17,6 +17,7 @@ from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import Event
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.hold_out import HoldOut
+from murmuration.strategies.settings.declaration import option
 from murmuration.strategies.settings.own import NoSettings, Sampled
 from murmuration.strategies.sums import SumPlan
 
@@ -136,11 +137,11 @@ class Planned:
             if name not in known:
                 why = "everybody takes part" if name == "cohort" else "it costs nothing"
                 raise InputError(
-                    f"{_option(name)} has no meaning for --strategy {query.strategy}, where {why}: "
+                    f"{option(name)} has no meaning for --strategy {query.strategy}, where {why}: "
                     "leave it out"
                 )
             if not (math.isfinite(value) and value > 0):
-                raise InputError(f"{_option(name)} must be positive; got {value}")
+                raise InputError(f"{option(name)} must be positive; got {value}")
         if given.get("cohort", 0) > given.get("users", math.inf):
             raise InputError(f"--cohort {given['cohort']} is more than --users {given['users']}")
         if given.get("delta", 0.5) >= 1:
@@ -151,10 +152,10 @@ class Planned:
         """The number to solve for."""
         missing = [name for name in self.free if name not in given]
         needed = [name for name in ("epsilon", *self.takes) if name not in (*given, *self.free)]
-        free = ", ".join(map(_option, missing or self.free))
+        free = ", ".join(map(option, missing or self.free))
         if needed:
             raise InputError(
-                f"--strategy {query.strategy} needs {', '.join(map(_option, needed))}, to solve "
+                f"--strategy {query.strategy} needs {', '.join(map(option, needed))}, to solve "
                 f"for {free}"
             )
         if len(missing) != 1:
@@ -206,10 +207,6 @@ class Planned:
 #: Whole numbers rarely meet epsilon exactly: what is really spent is said.
 _WHOLE = ("rounds", "cohort", "users")
 _ANY_DELTA = 1e-5
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 def attack_figures(

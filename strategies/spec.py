@@ -308,7 +308,7 @@ class RunContext:
     """Inputs of a strategy besides its plan.
 
     Attributes:
-        start: θ where training begins, (D,) float32, public; None: zeros.
+        start_D: θ where training begins, float32, public.
 
     Raises:
         ValueError: the plan would rely on a random hold-out that did not take place.
@@ -319,11 +319,10 @@ class RunContext:
     participants: Participants
     source: Randomness
     features: str
-    dimension: int
+    start_D: np.ndarray
     log: PrivateLog
     grid: Grid
     once: ReleaseCache
-    start: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         tossed, hold_out = self.participants.share, self.hold_out
@@ -339,9 +338,9 @@ class RunContext:
         return self.config.hold_out
 
     @property
-    def start_D(self) -> np.ndarray:
-        """θ where training begins."""
-        return np.zeros(self.dimension, dtype=np.float32) if self.start is None else self.start
+    def dimension(self) -> int:
+        """D."""
+        return len(self.start_D)
 
     @property
     def users(self) -> int:

@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, with_extra
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -235,12 +235,8 @@ class Client:
 
 def _openai(option: str) -> ModuleType:
     """The openai package with its loggers disabled: at some levels they log a reply's headers."""
-    try:
+    with with_extra("endpoints", f"{option} with an address needs openai"):
         import openai
-    except ImportError:
-        raise InputError(
-            f"{option} with an address needs openai: pip install 'murmuration-rlhf[endpoints]'"
-        ) from None
     for logger in ("openai", "httpx", "httpx2", "httpcore", "httpcore2"):
         logging.getLogger(logger).setLevel(logging.WARNING)
     return openai

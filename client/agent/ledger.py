@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, disk_errors_as
 from murmuration.privacy.accounting import chained_record
 from murmuration.privacy.accounting.chained_record import (
     ChainedRecord,
@@ -61,12 +61,10 @@ class OwnLedger:
 
     def _open(self, path: Path) -> None:
         self._begin(path)
-        try:
+        with disk_errors_as(f"{path} cannot be used"):
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             with _refusing(path):
                 self._record = ChainedRecord(path, _HEADER, mode=0o600)
-        except OSError as error:
-            raise InputError(f"{path} cannot be used: {error.strerror}") from None
         try:
             self._load(self._record.contents)
         except BaseException:
@@ -82,11 +80,8 @@ class OwnLedger:
         """
         ledger = cls.__new__(cls)
         ledger._begin(path)
-        try:
-            with _refusing(path):
-                contents = chained_record.read(path)
-        except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror}") from None
+        with disk_errors_as(f"{path} cannot be read"), _refusing(path):
+            contents = chained_record.read(path)
         ledger._load(contents)
         return ledger
 
@@ -213,10 +208,8 @@ class OwnLedger:
         if self._record.closed:  # the disk was full, say: what is on it counts
             self._open(self.path)
         at = datetime.now(UTC).isoformat(timespec="seconds")
-        try:
+        with disk_errors_as(f"{self.path} cannot be written"):
             self.head = self._record.append({**line, "at": at})
-        except OSError as error:
-            raise InputError(f"{self.path} cannot be written: {error.strerror}") from error
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, disk_errors_as
 from murmuration.privacy.durable_files import replace_file, sync_folder
 
 _TITLE = "murmuration private file 1 sha256="
@@ -47,11 +47,9 @@ class PrivateFile:
         Raises:
             InputError: the folder cannot be used.
         """
-        try:
+        with disk_errors_as(f"{self.path} cannot be used"):
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             descriptor = os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise InputError(f"{self.path} cannot be used: {error.strerror}") from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
@@ -87,10 +85,8 @@ class PrivateFile:
                 f"{self.path} is damaged, so nothing is answered: bring back an undamaged copy of "
                 "its last state"
             )
-        try:
+        with disk_errors_as(f"{self.lock_path} cannot be written"):
             self._remember()
-        except OSError as error:
-            raise InputError(f"{self.lock_path} cannot be written: {error.strerror}") from None
         return json.loads(body)
 
     def write(self, document: dict[str, Any]) -> None:
@@ -101,11 +97,9 @@ class PrivateFile:
         """
         body = json.dumps(document, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
         data = body.encode()
-        try:
+        with disk_errors_as(f"{self.path} cannot be written"):
             replace_file(self.path, _title(data) + b"\n" + data, mode=0o600)
             self._remember()
-        except OSError as error:
-            raise InputError(f"{self.path} cannot be written: {error.strerror}") from None
 
     def _remember(self) -> None:
         """Note that the file exists, so that its loss can be detected."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from murmuration.client.agent.ledger import OwnLedger
-from murmuration.preference.data.errors import InputError, first_line
+from murmuration.preference.data.errors import InputError, disk_errors_as, first_line
 from murmuration.privacy.accounting import accountant, chained_record, second_opinion
 from murmuration.privacy.accounting.by_event import rows_of
 from murmuration.privacy.accounting.chained_record import (
@@ -171,10 +171,8 @@ def _events(account: Account | None, folder: Path) -> list[str]:
         raise InputError("--events is about a run's ledger, and this is an owner's: leave it out")
     promise = account.promise
     terms = {"adjacency": Adjacency(promise["adjacency"]), "delta": float(promise["delta"])}
-    try:
+    with disk_errors_as(f"--events: {folder} cannot be written"):
         written = second_opinion.write_events(folder, account.spent.items(), **terms)
-    except OSError as error:
-        raise InputError(f"--events: {folder} cannot be written: {error.strerror}") from None
     return [str(path) for path in written]
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from murmuration.api.quiet import quiet_libraries
 from murmuration.api.rows import stated_rows
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, disk_errors_as
 from murmuration.preference.data.in_memory import Source, located_rows
 from murmuration.strategies.settings.data import row_fields
 from murmuration.strategies.settings.from_python import takes
@@ -238,12 +238,10 @@ def _write(path: Path, judgements: Judgements, answer: Answer) -> None:
     content = json_lines(_rows(judgements, answer))
     if path.suffix == ".gz":  # without the time in its head: the same answers are the same file
         content = gzip.compress(content, mtime=0)
-    try:
+    with disk_errors_as(f"--out {path} cannot be used"):
         if path.exists():
             if path.read_bytes() != content:
                 raise InputError(f"--out {path} holds something else; choose another file")
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, content)
-    except OSError as error:
-        raise InputError(f"--out {path} cannot be used: {error.strerror}") from None

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, disk_errors_as
 from murmuration.preference.data.in_memory import Source, naming_rows, row_lines
 from murmuration.privacy.durable_files import replace_file
 from murmuration.strategies.settings.data import row_fields
@@ -97,14 +97,12 @@ def rows_written(
 
 
 def _write(path: Path, lines: Iterable[bytes], name: str, again: bool) -> None:
-    try:
+    with disk_errors_as(f"{name}: {path} cannot be written"):
         if again:
             _check_same(path, lines, name)
         else:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(path, map(memoryview, lines), mode=0o600)
-    except OSError as error:
-        raise InputError(f"{name}: {path} cannot be written: {error.strerror}") from None
 
 
 def _check_same(path: Path, lines: Iterable[bytes], name: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from murmuration.api.quiet import quiet_libraries
 from murmuration.api.run import Run, model_folder
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, disk_errors_as
 from murmuration.privacy.strict_json import strict_json
 
 if TYPE_CHECKING:
@@ -127,10 +127,8 @@ def score_rows(
     scorer = _scorer(model, base, system)
     scored = Scored()
     lines = _scored_lines(scorer, data, scored, on_progress)
-    try:
+    with disk_errors_as(f"--out {path}: cannot be written"):
         replace_file(path, (memoryview(line.encode()) for line in lines))
-    except OSError as error:
-        raise InputError(f"--out {path}: cannot be written: {error.strerror or error}") from None
     return scored
 
 

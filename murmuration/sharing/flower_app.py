@@ -6,7 +6,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, disk_errors_as
 from murmuration.server.versions import DISTRIBUTION, version
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -71,9 +71,7 @@ def write_app(folder: Path, publisher: str = "your-account") -> list[str]:
     for name, template in FILES.items():
         text = (_TEMPLATES / template).read_text(encoding="utf-8") if template else ""
         file = folder / filled(name)
-        try:
+        with disk_errors_as(f"{file}: cannot be written"):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(filled(text), encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{file}: cannot be written: {error.strerror}") from None
     return [filled(name) for name in FILES]

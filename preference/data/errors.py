@@ -1,6 +1,7 @@
 """Errors about input; light to import."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 
 class InputError(ValueError):
@@ -27,6 +28,25 @@ def first_line(error: BaseException) -> str:
     """An error's first line of text, or its type if it says nothing."""
     lines = str(error).strip().splitlines()
     return lines[0].strip() if lines else type(error).__name__
+
+
+@contextmanager
+def disk_errors_as(what: str) -> Iterator[None]:
+    """Raise an OSError as an InputError: ``what``, such as a file that cannot be written, and the
+    system's reason."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{what}: {error.strerror or first_line(error)}") from None
+
+
+@contextmanager
+def with_extra(extra: str, needs: str) -> Iterator[None]:
+    """Raise an ImportError as an InputError: what ``needs`` what, and how to install that."""
+    try:
+        yield
+    except ImportError:
+        raise InputError(f"{needs}: pip install 'murmuration-rlhf[{extra}]'") from None
 
 
 def reword(error: BaseException, words: Callable[[str], str]) -> None:

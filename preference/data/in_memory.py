@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from murmuration.preference.data.errors import InputError, reword
+from murmuration.preference.data.errors import InputError, disk_errors_as, reword
 from murmuration.preference.data.files.columnar_child import json_value
 
 
@@ -42,11 +42,8 @@ def located_rows(source: Source) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "data.jsonl"
-        try:
-            with path.open("wb") as file:
-                file.writelines(row_lines(source, "data"))
-        except OSError as error:
-            raise InputError(f"data: {path} cannot be written: {error.strerror}") from None
+        with disk_errors_as(f"data: {path} cannot be written"), path.open("wb") as file:
+            file.writelines(row_lines(source, "data"))
         with naming_rows({str(path): "data"}):
             yield str(path)
 

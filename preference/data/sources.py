@@ -30,7 +30,13 @@ from urllib.request import getproxies
 
 from murmuration.preference.choices import FORMAT_NAMES
 from murmuration.preference.data.cells import shortened
-from murmuration.preference.data.errors import BadRow, InputError, first_line
+from murmuration.preference.data.errors import (
+    BadRow,
+    InputError,
+    disk_errors_as,
+    first_line,
+    with_extra,
+)
 from murmuration.preference.data.formats.format import Format
 from murmuration.privacy.extensions import Group
 from murmuration.privacy.regular_files import read_regular
@@ -243,10 +249,8 @@ def _files(folder: Path) -> list[Path]:
 
     A file's name hides no other file. Files that libraries write about rows are left out.
     """
-    try:
+    with disk_errors_as(f"{folder}: cannot be read"):
         named = [file for file in folder.iterdir() if kind_of(file.name)]
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be read: {error.strerror or error}") from error
     return sorted(
         file
         for file in named
@@ -353,14 +357,10 @@ def _hub_rows(named: Named) -> Iterator[tuple[str, int, Mapping[str, object]]]:
     Raises:
         InputError: it is not given: unknown, not reachable, or without this split.
     """
-    try:
+    needs = "no such file or folder, and reading it from the dataset hub needs datasets"
+    with with_extra("hub", f"{named.name}: {needs}"):
         import datasets
         from datasets import config
-    except ImportError:
-        raise InputError(
-            f"{named.name}: no such file or folder, and reading it from the dataset hub needs "
-            "datasets: pip install 'murmuration-rlhf[hub]'"
-        ) from None
     split = named.split or _SPLIT
     offline = config.HF_HUB_OFFLINE
     config.HF_HUB_OFFLINE = offline or not hub_is_reachable()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, with_extra
 from murmuration.preference.data.sources import hub_is_reachable, is_hub_name, looks_like_path
 from murmuration.preference.features.frozen_states import FrozenStates
 from murmuration.preference.features.text_length import check_length, length_feature
@@ -200,12 +200,8 @@ def _load_encoder(path: str):
 
 
 def _load(path: str):
-    try:
+    with with_extra("encoders", f"features from {path!r} need transformers"):
         import transformers
-    except ImportError:
-        raise InputError(
-            f"features from {path!r} need transformers: pip install 'murmuration-rlhf[encoders]'"
-        ) from None
     folder = Path(path).is_dir()
     local = folder or not hub_is_reachable()
     transformers.utils.logging.disable_progress_bar()  # an error would stand in its line

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from murmuration.preference.data.errors import InputError, first_line
+from murmuration.preference.data.errors import InputError, first_line, with_extra
 from murmuration.preference.language.adapter_config import adapter_config
 from murmuration.preference.language.base.layers import layers_of
 from murmuration.preference.language.checkpoint import check_adapter
@@ -58,10 +58,8 @@ def with_lora(
     Raises:
         InputError: peft is not installed, or there are no such layers (names those there are).
     """
-    try:
+    with with_extra("lm", "--train lora needs peft"):
         import peft
-    except ImportError:
-        raise InputError("--train lora needs peft: pip install 'murmuration-rlhf[lm]'") from None
     targets = [name.strip() for name in targets_text.split(",") if name.strip()]
     if targets == ["all-linear"]:
         targets = _all_linear(model)
@@ -166,10 +164,8 @@ def with_adapter(model: torch.nn.Module, folder: Path) -> Any:
     Raises:
         InputError: peft is not installed, they do not fit, or are no plain LoRA.
     """
-    try:
+    with with_extra("lm", f"{folder} needs peft"):
         import peft
-    except ImportError:
-        raise InputError(f"{folder} needs peft: pip install 'murmuration-rlhf[lm]'") from None
     adapter_config(folder)  # within its bounds, or refused before peft reads it
     try:
         with warnings.catch_warnings():

@@ -17,14 +17,15 @@ from typing import Any
 
 import torch
 
-from murmuration.preference.data.errors import InputError, first_line
+from murmuration.preference.data.errors import InputError, first_line, with_extra
 from murmuration.preference.data.sources import hub_is_reachable
 from murmuration.preference.gguf import converted, is_gguf, origin_of
 from murmuration.preference.language.adapter_config import ADAPTER, adapted
 from murmuration.preference.online import MINILM, MINILM_HUB, minilm_folder
 from murmuration.privacy.regular_files import check_folder
 
-NEEDED = "--base needs transformers: pip install 'murmuration-rlhf[lm]'"
+#: The extra of language models, and what it is for.
+NEEDED = ("lm", "--base needs transformers")
 #: Adapters that may be put on each other.
 MOST_ADAPTERS = 16
 #: Files of tokenizers as transformers writes them, beside those of models that count pieces.
@@ -77,10 +78,8 @@ def folder_of(path: str, *, local: bool = True) -> Path:
         return Path(path)
     elif is_gguf(path):
         return converted(path)
-    try:
+    with with_extra(*NEEDED):
         from transformers.utils.hub import cached_file
-    except ImportError:
-        raise InputError(NEEDED) from None
 
     # Of what a hub does not have, or has not been asked for yet, nothing is said.
     quiet = {"_raise_exceptions_for_missing_entries": False, "local_files_only": local}

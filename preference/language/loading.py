@@ -14,13 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.errors import InputError, with_extra
 from murmuration.preference.data.sources import hub_is_reachable
 from murmuration.preference.language.adapters import (
     CAUSAL,
@@ -111,10 +110,8 @@ def load_causal(path: str, dtype: torch.dtype = torch.float32, weights: bool = T
 def _load(path: str, kind: str, dtype: torch.dtype, weights: bool):
     """Tokenizer, network of one of transformers' kinds, and those of its parameters that nothing
     gave: a head's."""
-    try:
+    with with_extra(*NEEDED):
         import transformers
-    except ImportError:
-        raise InputError(NEEDED) from None
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     with _in_one_line(path):
@@ -149,8 +146,8 @@ def _load(path: str, kind: str, dtype: torch.dtype, weights: bool):
 
 def _outline(path: str, kind: str) -> Any:
     """The network of a whole checkpoint, without its weights."""
-    import transformers
-
+    with with_extra(*NEEDED):
+        import transformers
     with _in_one_line(path) as local, torch.device("meta"):
         config = _config(path, local, **_labels(kind))
         return getattr(transformers, kind).from_config(config, dtype=torch.float32, **_OURS)
@@ -267,8 +264,6 @@ def last_or_all(path: str, causal: bool, digest: str, count: int) -> str:
         InputError: it cannot be read, or transformers is not installed.
     """
     del digest
-    if find_spec("transformers") is None:
-        raise InputError(NEEDED)
     with _in_one_line(path):
         *_, (base, _) = chain_of(path)
     outline = _outline(base, CAUSAL if causal else REWARD)

@@ -128,7 +128,9 @@ class Training:
     def __init__(
         self, examples: PairExamples, source: Randomness, start_D: np.ndarray | None = None
     ) -> None:
-        self._examples, self._source, self._start_D = examples, source, start_D
+        self._examples, self._source = examples, source
+        zeros_D = np.zeros(examples.dimension, dtype=np.float32)
+        self._start_D = zeros_D if start_D is None else start_D
         self.grid = node_of(examples, source)
         self._registry = Registry.ask(self.grid, source, features="{}")
 
@@ -167,11 +169,10 @@ class Training:
             participants=participants,
             source=source or self._source,
             features="{}",
-            dimension=self._examples.dimension,
+            start_D=self._start_D,
             log=lambda line: None,
             grid=self.grid,
             once=lambda name, release: release().value,
-            start=self._start_D,
         )
         with scratch_ledger(Adjacency(config.adjacency), config.delta) as ledger:
             if config.strategy in catalogue.solved():

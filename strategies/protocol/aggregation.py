@@ -69,9 +69,8 @@ class Expected:
         """A reply's sums; MalformedReply, with the reason, if they cannot be counted."""
         if users is None:
             raise messages.MalformedReply("a second reply, or one that was not asked for")
-        if reply.has_error():
-            raise messages.MalformedReply(f"error {reply.error.code}: {reply.error.reason}")
-        sums = messages.read_sums(reply.content, self.shapes_of(users), self.steps)
+        content = messages.content_of(reply)
+        sums = messages.read_sums(content, self.shapes_of(users), self.steps)
         if not self.is_valid(sums, users):
             raise messages.MalformedReply(
                 f"sums that {users} users within the bound cannot produce"
@@ -169,9 +168,8 @@ def plain_tally(
     for reply in replies:
         node = reply.metadata.src_node_id
         try:
-            if reply.has_error():
-                raise messages.MalformedReply(str(reply.error.reason))
-            total_F += messages.read_tally(reply.content, tally, users.get(node, 0))
+            content = messages.content_of(reply)
+            total_F += messages.read_tally(content, tally, users.get(node, 0))
         except messages.MalformedReply as error:
             notes.write({"node": node, "not evaluated": str(error)})
     return total_F

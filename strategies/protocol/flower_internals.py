@@ -2,48 +2,15 @@
 
 Flower may move or change them with any version, so no other module names a module of Flower's but
 the public ones (``PUBLIC``). Each is imported when it is asked for: some need libraries that take a
-second, and a node's app is a new process for every message. What each is used for, and that it
-does so in the installed version, is in ``tests/strategies/protocol/test_flower_internals.py``.
+second, and a node's app is a new process for every message. So a type checker takes each for
+anything; what it is used for, and that it does so in the installed version, is in
+``tests/strategies/protocol/test_flower_internals.py``.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flwr.app import Error, Message
-
-if TYPE_CHECKING:  # what editors see
-    from flwr.common.constant import FLWR_PRIVATE_MAX_ARRAY_CHUNK_SIZE as CHUNK_BYTES  # noqa: F401
-    from flwr.common.constant import Status as Status
-    from flwr.common.serde import recorddict_from_proto as recorddict_from_proto
-    from flwr.common.serde import recorddict_to_proto as recorddict_to_proto
-    from flwr.proto.control_pb2 import ListNodesRequest as ListNodesRequest
-    from flwr.proto.control_pb2 import ListRunsRequest as ListRunsRequest
-    from flwr.proto.control_pb2 import RegisterNodeRequest as RegisterNodeRequest
-    from flwr.proto.control_pb2 import StopRunRequest as StopRunRequest
-    from flwr.proto.control_pb2 import StreamLogsRequest as StreamLogsRequest
-    from flwr.proto.fleet_pb2 import ActivateNodeRequest as ActivateNodeRequest
-    from flwr.proto.fleet_pb2 import PushMessagesRequest as PushMessagesRequest
-    from flwr.proto.recorddict_pb2 import RecordDict as RecordDictProto  # noqa: F401
-    from flwr.proto.runtime_pb2 import AcquireTaskRequest as AcquireTaskRequest
-    from flwr.server.superlink.linkstate import LinkState as LinkState
-    from flwr.server.superlink.linkstate import LinkStateFactory as LinkStateFactory
-    from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER as KEY_HEADER  # noqa: F401
-    from flwr.supercore.control import ControlHttpClient as ControlHttpClient
-    from flwr.supercore.error import ApiErrorCode as ApiErrorCode
-    from flwr.supercore.error import FlowerError as FlowerError
-    from flwr.supercore.error.catalog import API_ERROR_MAP as API_ERROR_MAP
-    from flwr.supercore.interceptors import (
-        RuntimeVersionHttpInterceptor as RuntimeVersionHttpInterceptor,
-    )
-    from flwr.supercore.logger import log as log
-    from flwr.supercore.primitives.asymmetric import public_key_to_bytes as public_key_to_bytes
-    from flwr.supercore.run import Run as Run
-    from flwr.supercore.runtime import RuntimeHttpClient as RuntimeHttpClient
-    from flwr.superlink.cli import flower_superlink as flower_superlink
-    from flwr.superlink.grid import http_grid as http_grid
-    from flwr.superlink.grid.http_grid import HttpGrid as HttpGrid
-    from flwr.superlink.routers.fleet.node_auth import authenticate_node as authenticate_node
-    from flwr.supernode.cli import flower_supernode as flower_supernode
 
 #: Beginnings of the versions that were tried.
 TRIED = ("1.41.", "1.42.")
@@ -115,6 +82,6 @@ def set_error(reply: Message, error: Error) -> None:
     reply.__dict__["_error"] = error
 
 
-def linkstate_factory(app: Any) -> "LinkStateFactory":
+def linkstate_factory(app: Any) -> Any:
     """The factory of the state of a SuperLink, from its ASGI app."""
     return app.state.linkstate_factory

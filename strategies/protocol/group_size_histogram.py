@@ -96,11 +96,10 @@ def _added_up(
     for reply in replies:
         node = reply.metadata.src_node_id
         try:
-            if reply.has_error():
-                raise messages.MalformedReply(str(reply.error.reason))
+            content = messages.content_of(reply)
             if node not in users or node in there:
                 raise messages.MalformedReply("a second reply, or one that was not asked for")
-            total_J += _checked(messages.read_sums(reply.content, _SHAPES), users[node])
+            total_J += _checked(messages.read_sums(content, _SHAPES), users[node])
             attendance.counted(users[node])
             there.add(node)
         except messages.MalformedReply as error:

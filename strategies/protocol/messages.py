@@ -124,6 +124,13 @@ def outgoing(
     return Message(content, dst_node_id=node, message_type=kind, group_id=str(round_), ttl=lives)
 
 
+def content_of(reply: Message) -> RecordDict:
+    """What a node answered; MalformedReply, with what it says, where it failed."""
+    if reply.has_error():
+        raise MalformedReply(f"error {reply.error.code}: {reply.error.reason}")
+    return reply.content
+
+
 def registry_request(
     salt: bytes,
     counts: bool,
@@ -137,7 +144,8 @@ def registry_request(
 ) -> RecordDict:
     """Ask a node for its users, and to prepare their features for a preference model.
 
-    ``schema`` is the run's declaration of judgements: a node with others reports it. ``group_size``
+    ``features`` is the feature map's config as JSON, ``model`` the name of the preference model,
+    ``schema`` the run's declaration of judgements: a node with others reports it. ``group_size``
     (0: not known yet) and ``shared_passes`` are the most that may be requested at a time: a node
     without enough memory reports that, too, unless nodes will not train (``trains``).
     """

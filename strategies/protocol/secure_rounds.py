@@ -201,10 +201,7 @@ class Asker:
             try:
                 if node not in contents or node in result:
                     raise messages.MalformedReply("a second reply, or one that was not asked for")
-                if reply.has_error():
-                    reason = f"error {reply.error.code}: {reply.error.reason}"
-                    raise messages.MalformedReply(reason)
-                result[node] = read(reply.content, node)
+                result[node] = read(messages.content_of(reply), node)
             except messages.MalformedReply as error:
                 self.notes.leave_out(node, f"{kind}: {error}")
         for node in silent:

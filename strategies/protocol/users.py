@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from flwr.serverapp import Grid
 
-from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.privacy.mechanisms.hold_out import held_out
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.strategies.protocol import messages
@@ -73,12 +73,6 @@ class Registry:
         grid: Grid,
         source: Randomness,
         *,
-        features: str,
-        model: str = "btl",
-        schema: Schema = PAIRS,
-        group_size: int = 0,
-        shared_passes: bool = False,
-        trains: bool = True,
         counts: bool = False,
         timeout: float = 3600.0,
         absent: Absent | None = None,
@@ -86,14 +80,12 @@ class Registry:
         slow: set[int] | None = None,
         registration: Registration | None = None,
         beyond: Absent | None = None,
+        **prepared: Any,
     ) -> "Registry":
         """Ask every node of the grid for its users; nodes compute their users' features meanwhile.
 
-        ``features`` is the feature map's config as JSON, ``model`` the name of the preference
-        model, ``schema`` the declaration of judgements, which every node's must match;
-        ``group_size`` and ``shared_passes`` the amount that will be computed at a time, as far as
-        known, and ``trains`` whether nodes will compute gradients at all; ``counts`` asks for
-        numbers of judgements, only if the adjacency makes them public.
+        ``counts`` asks for numbers of judgements, only if the adjacency makes them public; what
+        nodes are to be ``prepared`` for is as of ``messages.registry_request``.
 
         With ``absent``, nodes may come and go: one that fails is left out, and reported to it. A
         node of a ``former`` registry that does not answer stays in, except for users whom another
@@ -109,16 +101,7 @@ class Registry:
             RegistryError: a node failed to answer, or there is no user at all.
         """
         salt = source.key("registry salt")
-        request = messages.registry_request(
-            salt,
-            counts,
-            features,
-            model=model,
-            schema=schema,
-            group_size=group_size,
-            shared_passes=shared_passes,
-            trains=trains,
-        )
+        request = messages.registry_request(salt, counts, **prepared)
         keys = {} if registration is None else keys_of(grid)
         node_ids = list(grid.get_node_ids()) if registration is None else list(keys)
         outgoing = [messages.outgoing(request, "query.registry", node) for node in node_ids]
@@ -159,18 +142,7 @@ class Registry:
         if absent is None and places > len(node_ids):
             # They start one after the other; without all of them users are missing.
             wait_for_nodes(grid, places, timeout)
-            return cls.ask(
-                grid,
-                source,
-                features=features,
-                model=model,
-                schema=schema,
-                group_size=group_size,
-                shared_passes=shared_passes,
-                trains=trains,
-                counts=counts,
-                timeout=timeout,
-            )
+            return cls.ask(grid, source, counts=counts, timeout=timeout, **prepared)
         return cls.of(entries, {} if former is None else former.entries, salt)
 
     @classmethod

@@ -12,7 +12,8 @@ needs libraries that take long; in its file for another package's.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, field, fields
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.extensions import Group
@@ -76,6 +77,19 @@ class About:
 def setting(default: Value, help_: str, **about: Any) -> Value:
     """A field of a dataclass of settings; keywords are the attributes of ``About``."""
     return field(default=default, metadata={"about": About(help=help_, **about)})
+
+
+class Declare(Protocol):
+    """As ``setting``."""
+
+    def __call__(self, default: Value, help_: str, **about: Any) -> Value:
+        """A field of a dataclass of settings."""
+        ...
+
+
+def settings_in(panel: str, **about: Any) -> Declare:
+    """As ``setting``, for several that share their panel and, if given, further attributes."""
+    return partial(setting, panel=panel, **about)
 
 
 def declared(settings: type) -> "tuple[Field[Any], ...]":

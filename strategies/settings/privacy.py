@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.strategies.settings.declaration import PROMISE, not_negative, positive, setting
+from murmuration.strategies.settings.declaration import PROMISE, not_negative, positive, settings_in
 
+_setting = settings_in(PROMISE)
 NOISES = ("discrete", "gaussian", "distributed")
 
 
@@ -14,96 +15,83 @@ NOISES = ("discrete", "gaussian", "distributed")
 class PrivacyConfig:
     """Settings of what a run promises, and to whom."""
 
-    heldout_epsilon: float = setting(
+    heldout_epsilon: float = _setting(
         0.0,
         "Budget for the accuracy on held-out users. [default: half of --epsilon, which is part of "
         "it; under replace and replace-labels all of it, at no extra cost]",
-        panel=PROMISE,
         good=not_negative,
         expected="between 0 and --epsilon",
     )
-    exact_heldout: bool = setting(
-        False, "Report the exact accuracy on held-out users, OUTSIDE THE GUARANTEE.", panel=PROMISE
+    exact_heldout: bool = _setting(
+        False, "Report the exact accuracy on held-out users, OUTSIDE THE GUARANTEE."
     )
-    epsilon: float = setting(
+    epsilon: float = _setting(
         3.0,
         "Privacy budget. [default: 3]",
-        panel=PROMISE,
         common=True,
         good=positive,
         expected="a positive number",
     )
-    delta: float = setting(
+    delta: float = _setting(
         1e-5,
         "Delta of the promise. Well below 1 / users; or n^-1.1, of the number of users. "
         "[default: 1e-5]",
-        panel=PROMISE,
         common=True,
         good=lambda value: 0.0 <= value < 1.0,
         expected="between 0 and 1, well below 1 / users, or n^-1.1",
     )
-    adjacency: str = setting(
+    adjacency: str = _setting(
         "add-remove",
         "Which data sets are neighbours. [default: add-remove]",
-        panel=PROMISE,
         common=True,
         choices=tuple(adjacency.value for adjacency in Adjacency),
     )
-    users: int = setting(
+    users: int = _setting(
         0,
         "Number of users. To train on, as a nominal, round, public figure.",
-        panel=PROMISE,
         common=True,
         good=not_negative,
         expected="a positive number",
     )
-    base_privacy: str = setting(
+    base_privacy: str = _setting(
         "",
         "Privacy cost of --base, of an encoder, or of models that wrote the rows, where no folder "
         "records it: public, or the ledger.jsonl of the run that made it (of several, "
         "comma-separated). [default: as its folder records]",
-        panel=PROMISE,
     )
-    population: str = setting(
+    population: str = _setting(
         "",
         "A name of your own for the people trained on. If --base, or an encoder, was trained on "
         "the same people, or on people without such a name, epsilons add up.",
-        panel=PROMISE,
         good=str.isprintable,
         expected="characters that can be printed",
     )
-    disjoint: bool = setting(
+    disjoint: bool = _setting(
         False,
         "Declare that nobody in --population is among the people that --base, or an encoder, was "
         "trained on.",
-        panel=PROMISE,
     )
-    chosen_from_data: bool = setting(
+    chosen_from_data: bool = _setting(
         False,
         "Settings were chosen by looking at the data, as `murmuration data` does: epsilon does not "
         "cover what they tell, and the promise says so.",
-        panel=PROMISE,
     )
-    noise: str = setting(
+    noise: str = _setting(
         "",
         "discrete (exact whole numbers), gaussian (floating point), or distributed (added by the "
         "nodes, in shares, under masks). [default: discrete if there is no seed and OpenDP is "
         "installed]",
-        panel=PROMISE,
         choices=NOISES,
     )
-    honest_nodes: int = setting(
+    honest_nodes: int = _setting(
         0,
         "--noise distributed: the least number of nodes that add their shares of noise honestly "
         "and do not drop out. [default: more than two thirds of those registered]",
-        panel=PROMISE,
         good=lambda value: value == 0 or value >= 2,
         expected="at least 2",
     )
-    secure_aggregation: bool = setting(
-        False,
-        "Let nodes mask their sums: the server sees only the sum over the cohort.",
-        panel=PROMISE,
+    secure_aggregation: bool = _setting(
+        False, "Let nodes mask their sums: the server sees only the sum over the cohort."
     )
 
 

@@ -6,8 +6,10 @@ from murmuration.strategies.settings.declaration import (
     AT_LEAST_ONE,
     POSITIVE,
     TRAINING,
-    setting,
+    settings_in,
 )
+
+_setting = settings_in(TRAINING)
 
 #: Where a strategy takes any number.
 ROUNDS = 200
@@ -29,35 +31,31 @@ def cohort_of_turns(users: int, cohort: int) -> int:
 class SamplingConfig:
     """Settings of the users in a round, and of their judgements."""
 
-    strategy: str = setting("uls", "Algorithm. [default: uls]", panel=TRAINING, common=True)
-    rounds: int = setting(
+    strategy: str = _setting("uls", "Algorithm. [default: uls]", common=True)
+    rounds: int = _setting(
         0,
         f"Rounds of training. [default: {ROUNDS}, or 1 if the strategy takes one round]",
-        panel=TRAINING,
         common=True,
         good=lambda value: value >= 1,
         expected="at least 1",
     )
-    cohort: int = setting(
+    cohort: int = _setting(
         0,
         "Expected users in a round. [default: a fifth of --users, at least 100 (or all) and at "
         f"most {MOST_COHORT}; {MOST_COHORT} if their number is private and --users is left out]",
-        panel=TRAINING,
         common=True,
         **AT_LEAST_ONE,
     )
-    clip_norm: float = setting(
+    clip_norm: float = _setting(
         0.0,
         "Clip norm of a user's gradient. els, group: of one judgement's; aup: the radius. "
         "[default: the strategy's]",
-        panel=TRAINING,
         common=True,
         **POSITIVE,
     )
-    group_size: int = setting(
+    group_size: int = _setting(
         0,
         "Most judgements (or texts) of a user in a round. [default: the strategy's]",
-        panel=TRAINING,
         common=True,
         steps=True,
         **AT_LEAST_ONE,

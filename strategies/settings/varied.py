@@ -33,4 +33,5 @@ def value_of(field: str, text: str, where: str) -> Any:
             return {"true": True, "false": False}[text.lower()]
         return kind(text)
     except (ValueError, KeyError):
-        raise InputError(f"{where}: {text!r} is no {kind.__name__}") from None
+        known = "neither true nor false" if kind is bool else f"no {kind.__name__}"
+        raise InputError(f"{where}: {text!r} is {known}") from None

@@ -26,7 +26,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
 from murmuration.preference.data.judgements import InputError, Judgements
@@ -285,10 +285,9 @@ class LocalLabel(CohortStrategy):
         for reply in replies:
             node = reply.metadata.src_node_id
             try:
-                if reply.has_error():
-                    raise messages.MalformedReply(str(reply.error.reason))
+                content = messages.content_of(reply)
                 asked = self._asked_users[node]
-                told[node] = self._told(reply, asked)
+                told[node] = self._told(content, asked)
                 if len(told[node]):
                     self.attendance.counted(asked.stop - asked.start)
             except (messages.MalformedReply, RegistryError) as error:
@@ -303,10 +302,10 @@ class LocalLabel(CohortStrategy):
         self.rounds_done = server_round
         return messages.model_record(self.optimizer.theta_D), None
 
-    def _told(self, reply: Message, users: slice) -> Told:
+    def _told(self, content: RecordDict, users: slice) -> Told:
         """A node's labels and what they are about; MalformedReply or RegistryError if unusable."""
         asked = users.stop - users.start
-        labels = label_queries.read_reply(reply.content, asked)
+        labels = label_queries.read_reply(content, asked)
         label_queries.check_promise(labels, self.plan.promise)
         rows_N = label_queries.places(labels, self.items.select(users))
         rows_N += int(self.items.start_S[users.start])

@@ -1,6 +1,7 @@
 """What a policy's answers come to: its divergence from the reference, its rewards, its truth."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -142,19 +143,7 @@ def test_a_reference_that_nobody_can_read_is_refused():
     )
     check_readable(some, "base")
     with pytest.raises(InputError, match="60% of its answers cannot be read"):
-        check_readable(
-            Evaluation(
-                step=0,
-                proxy=0.0,
-                kl=0.0,
-                kl_error=0.0,
-                truth=-3.0,
-                truth_error=0.1,
-                unreadable=0.6,
-                words=10.0,
-            ),
-            "base",
-        )
+        check_readable(replace(some, unreadable=0.6), "base")
 
 
 def test_a_truth_is_the_population_or_a_reward():

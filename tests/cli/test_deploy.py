@@ -183,7 +183,7 @@ def test_doctor_finds_nobody(cli, folder):
         (["rounds"], "NAME=VALUE"),
         (["x=1"], "NAME=VALUE"),
         (["rounds=a"], "int"),
-        (["checkpointing=yes"], "true or false"),
+        (["checkpointing=yes"], "neither true nor false"),
         (["adjacency=add-remove", "cohort=2"], "user-ids"),  # numbers of users cannot keep it
         (["strategy=els"], "add --set group_size=N"),
     ],

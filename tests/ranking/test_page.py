@@ -5,13 +5,13 @@ import io
 import json
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 from cards import result_of_a_run
 from hypothesis import given
 from hypothesis import strategies as st
+from parsed import Parsed
 
 from murmuration.privacy.figures import round_digits
 from murmuration.ranking.arena import Arena
@@ -42,24 +42,6 @@ def result():
     return result_of_a_run(epsilon=0.9999, warnings=[])
 
 
-class Elements(HTMLParser):
-    """The elements and attributes of a page, and its text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 def test_three_files_agree(tmp_path, result) -> None:
     one = released()
     path = write_board(tmp_path / "r", one, result)
@@ -77,7 +59,7 @@ def test_three_files_agree(tmp_path, result) -> None:
     assert first["wins"]["probability"][0][-1] == pytest.approx(win_KK[i, j], abs=1e-4)
     assert first["wins"]["low"][0][-1] == pytest.approx(low_KK[i, j], abs=1e-4)
     assert numbers["epsilon"] == 1.0 and numbers["promise"].startswith("User-level DP: ε = 1.00")
-    text = Elements(path.read_text(encoding="utf-8")).text
+    text = Parsed(path.read_text(encoding="utf-8")).text
     for row in first["items"]:
         assert row["item"] in text and f"{row['elo']:,.0f}" in text
     assert "User-level DP: ε = 1.00" in text
@@ -86,7 +68,7 @@ def test_three_files_agree(tmp_path, result) -> None:
 
 def test_the_page_is_one_file_without_scripts(result) -> None:
     one = released()
-    elements = Elements(page([fit_board(one.board(0))], one, result))
+    elements = Parsed(page([fit_board(one.board(0))], one, result))
     assert not {"script", "link", "img", "iframe", "object", "form"} & set(elements.tags)
     assert not [n for n, _ in elements.attributes if n.startswith("on") or n in ("src", "srcset")]
     assert all(value.startswith("#") for n, value in elements.attributes if n == "href" and value)
@@ -99,7 +81,7 @@ def test_hostile_names_are_texts(place: str, result) -> None:
     names = (HOSTILE, *getattr(one, place)[1:])
     one = replace(one, **{place: names})
     text = page([fit_board(one.board(b)) for b in range(2)], one, result)
-    elements = Elements(text)
+    elements = Parsed(text)
     assert "script" not in elements.tags and HOSTILE in elements.text
 
 
@@ -108,8 +90,8 @@ def test_any_name_leaves_the_page_and_the_table_whole(name: str) -> None:
     one = replace(ONE, items=(name, *(f"other {n}" for n in range(4))))
     board = fit_board(one.board(0))
     plain = replace(ONE, items=tuple(f"other {n}" for n in range(5)))
-    tags = Elements(page([board], one, RESULT)).tags
-    assert tags == Elements(page([fit_board(plain.board(0))], plain, RESULT)).tags
+    tags = Parsed(page([board], one, RESULT)).tags
+    assert tags == Parsed(page([fit_board(plain.board(0))], plain, RESULT)).tags
     rows = list(csv.reader(io.StringIO(table([board]), newline="")))
     assert len(rows) == 6 and {len(row) for row in rows} == {8}
     assert {name, f"'{name}"} & {row[1] for row in rows}
@@ -146,7 +128,7 @@ def test_no_cell_begins_a_formula(name: str) -> None:
 
 def test_categories_have_a_board_each(result, tmp_path) -> None:
     one = released(boards=3)
-    text = Elements(write_board(tmp_path, one, result).read_text(encoding="utf-8")).text
+    text = Parsed(write_board(tmp_path, one, result).read_text(encoding="utf-8")).text
     assert "Boards of 3 categories" in text
     for name in one.boards:
         assert text.count(name) >= 2
@@ -168,7 +150,7 @@ def test_a_headline_claims_no_more_than_ranks_do(result) -> None:
 
 def test_without_privacy_the_page_says_so() -> None:
     one = released(epsilon=None)
-    text = Elements(page([fit_board(one.board(0))], one, result_of_a_run(private=False))).text
+    text = Parsed(page([fit_board(one.board(0))], one, result_of_a_run(private=False))).text
     assert "No privacy" in text and "none: these are exact figures about the voters" in text
 
 
@@ -176,5 +158,5 @@ def test_many_items_have_the_strongest_on_the_page_and_no_matrix_in_numbers(resu
     one = released(items=101)
     board = fit_board(one.board(0))
     assert in_numbers(board)["wins"] is None
-    elements = Elements(page([board], one, result))
+    elements = Parsed(page([board], one, result))
     assert elements.tags.count("svg") == 101 and "The strongest 12 of 101" in elements.text

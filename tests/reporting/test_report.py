@@ -5,11 +5,11 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from parsed import Parsed
 
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.theorems import Mechanism
@@ -42,28 +42,6 @@ def test_one_round_has_no_course(written):
     assert "Over the rounds" in several and "for all rounds' models taken together" in several
     assert "Over the rounds" not in one and "rounds' models" not in one
     assert "This holds whatever else is known" in one
-
-
-class Parsed(HTMLParser):
-    VOID = frozenset({"meta", "img", "source"})
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.texts, self.open, self.links = [], [], [], []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.links += [value for name, value in attrs if name in ("src", "srcset", "href")]
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.texts.append(data.strip())
 
 
 # Without what a path is made of, of which the last name alone is shown.

@@ -223,7 +223,7 @@ def build_from(tmp_path):
             participants=Participants(whole, train, out, share),
             source=Randomness(0),
             features='{"kind": "hashing"}',
-            dimension=dimension,
+            start_D=np.zeros(dimension, dtype=np.float32),
             log=print,
             grid=LocalGrid(client_app, 1, {}),
             once=lambda name, release: release(),

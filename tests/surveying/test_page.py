@@ -1,11 +1,11 @@
 """The page of a survey and its JSON: what they say, and what they do not."""
 
 import json
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 from cards import result_of_a_run
+from parsed import Parsed
 
 from murmuration.privacy.accounting.terms import Trust
 from murmuration.surveying.page import in_numbers, page, quantile_lines, sections, write_survey
@@ -38,24 +38,6 @@ def result():
     return result_of_a_run(epsilon=0.4999, warnings=["SIMULATION, SEED KNOWN: …"], promise=promise)
 
 
-class Elements(HTMLParser):
-    """The elements of a page, and its text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-
-
 def test_page_and_numbers_agree(tmp_path, result):
     release = released()
     path = write_survey(tmp_path / "r", release, result)
@@ -67,7 +49,7 @@ def test_page_and_numbers_agree(tmp_path, result):
     assert numbers["users"]["with_judgements"] == release.users
     raw = [answer["users"] for one in numbers["questions"] for answer in one["answers"]]
     assert raw == release.sum_V[1:].tolist() and min(raw) < 0
-    text = Elements(path.read_text(encoding="utf-8")).text
+    text = Parsed(path.read_text(encoding="utf-8")).text
     for said in (
         "SIMULATION, SEED KNOWN",
         "ε = 0.500",
@@ -85,7 +67,7 @@ def test_page_and_numbers_agree(tmp_path, result):
 
 
 def test_the_page_is_one_file_without_scripts(result):
-    elements = Elements(page(released(), result))
+    elements = Parsed(page(released(), result))
     assert HOSTILE in elements.text
     assert not {"script", "link", "img", "iframe", "object", "form"} & set(elements.tags)
     assert not [n for n, _ in elements.attributes if n.startswith("on") or n in ("src", "href")]
@@ -110,5 +92,5 @@ def test_nothing_learnt_is_what_it_says(tmp_path, result):
     numbers = in_numbers(release)
     assert numbers["learnt_nothing"]
     assert {answer["share"] for one in numbers["questions"] for answer in one["answers"]} == {None}
-    text = Elements(write_survey(tmp_path, release, result).read_text(encoding="utf-8")).text
+    text = Parsed(write_survey(tmp_path, release, result).read_text(encoding="utf-8")).text
     assert "Nothing was learnt" in text and "charged all the same" in text

@@ -45,7 +45,7 @@ def test_what_decides_the_promise_is_no_candidate(name):
         (["clip_norm=a,b"], "is no float"),
         (["clip_norm=,"], "is no float"),
         (["rounds=1.5,2"], "is no int"),
-        (["checkpointing=maybe"], "is no bool"),
+        (["checkpointing=maybe"], "is neither true nor false"),
         (["clip_norm=1,2", "--clip-norm=3"], "already"),
     ],
 )

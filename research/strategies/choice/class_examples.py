@@ -74,6 +74,7 @@ class PolicyClass:
         reference: where all policies began.
         policies: as given.
         dimension: P.
+        start_D: zeros, of which no policy is made.
         computes: whether weights were loaded.
 
     Raises:
@@ -90,6 +91,7 @@ class PolicyClass:
         check_class(policies)
         self.policies = tuple(policies)
         self.dimension, self.computes = len(self.policies), weights
+        self.start_D = np.zeros(self.dimension, dtype=np.float32)
         self.reference = LanguageBase(replace(settings, train=NOTHING), weights)
         self._loaded: tuple[int, LanguageBase] | None = None
         self._confined = is_confined()

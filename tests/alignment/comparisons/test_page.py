@@ -3,10 +3,10 @@
 import base64
 import re
 from hashlib import sha256
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from parsed import Parsed
 
 from murmuration.alignment.comparisons.comparison import ComparisonRequest, Side, compare
 from murmuration.alignment.comparisons.page import page, short_names, shown_text
@@ -38,31 +38,6 @@ class ByLength:
         return {"kind": "length", "name": "<b>length", "how": "By <i>length.", "caveats": ["<u>."]}
 
 
-class Read(HTMLParser):
-    """The elements of a page with their attributes, and its texts."""
-
-    def __init__(self, html):
-        super().__init__()
-        self.found, self.texts, self.open = [], [], []
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.found.append((tag, dict(attrs)))
-        if tag not in ("meta", "br", "img", "circle", "line"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.found.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open[-1:] != ["style"]:
-            self.texts.append(data)
-
-
 def compared(answers, prompts=None, judge=None, models=("m",), **more):
     prompts = prompts or [f"p{k} <b>" for k in range(len(answers))]
     sides = [Side(model, [[answer] for answer in answers], **more) for model in models]
@@ -76,7 +51,7 @@ def compared(answers, prompts=None, judge=None, models=("m",), **more):
 def test_hostile_answers_are_text_and_nothing_else():
     html = page(compared(HOSTILE, models=["<svg onload=x>/m", "runs/b/model"]))
     plain = page(compared(["plain"] * 8, models=["a/m", "runs/b/model"]))
-    read, kinds = Read(html), {tag for tag, _ in Read(plain).found}
+    read, kinds = Parsed(html), {tag for tag, _ in Parsed(plain).found}
     assert {tag for tag, _ in read.found} == kinds
     assert not kinds & {"script", "img", "link", "iframe", "object", "base", "form", "a"}
     names = {name for _, attrs in read.found for name in attrs}
@@ -94,7 +69,7 @@ def test_hostile_answers_are_text_and_nothing_else():
 
 def test_its_policy_lets_its_own_style_in_and_nothing_else():
     html = page(compared(["a", "b", "c"]))
-    (policy,) = [a["content"] for tag, a in Read(html).found
+    (policy,) = [a["content"] for tag, a in Parsed(html).found
                  if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy"]  # fmt: skip
     (style,) = re.findall("<style>(.*?)</style>", html, re.DOTALL)
     digest = base64.b64encode(sha256(style.encode()).digest()).decode()
@@ -130,7 +105,7 @@ def test_figures_of_the_population_and_of_divergence():
     assert "true reward" in html
     assert "mean log-ratio, nats" in html
     assert f"{ratio_TN.mean():.2f} (" in html
-    for _, attrs in Read(html).found:  # all that is drawn is inside
+    for _, attrs in Parsed(html).found:  # all that is drawn is inside
         for name in ("x", "x1", "x2", "cx", "y", "y1", "y2", "cy"):
             if attrs.get(name, "").endswith("%"):
                 assert -0.01 <= float(attrs[name][:-1]) <= 100.01
@@ -160,7 +135,7 @@ def test_where_nothing_can_be_read_no_rate_is_drawn_or_told():
     prompts = [*Population().prompts("test", 6)]
     found = compared(["blub"] * 6, prompts, PopulationJudge(), models=("a/m",))
     assert found.result["models"][0]["win_rate"] == [None] * 3
-    read = Read(page(found))
+    read = Parsed(page(found))
     said = " ".join(" ".join(read.texts).split())
     assert "there is no win rate against" in said
     assert "nothing can be read" in said

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from stand_ins.judge import StandIn, asked, completion, longer
+from stand_ins.judge import StandIn, asked, completion, drip, longer
 
 from murmuration.alignment.endpoints.client import JUDGE, Endpoint
 from murmuration.alignment.endpoints.judge import EndpointJudge
@@ -243,16 +243,6 @@ def test_what_no_patience_mends(tmp_path, reply, said):
 
 
 def test_one_that_never_answers(tmp_path):
-    def drip(handler):
-        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-        for _ in range(100):
-            try:
-                handler.wfile.write(b" ")
-                handler.wfile.flush()
-            except OSError:
-                return
-            time.sleep(0.05)
-
     for reply in (lambda _: drip, lambda _: lambda handler: time.sleep(2)):
         with StandIn(reply) as server:
             judge = judge_at(server, tmp_path, timeout=0.3, attempts=2)

@@ -1,10 +1,9 @@
 """Answers that a server writes: in their places, bounded, and no word of the key."""
 
 import json
-import time
 
 import pytest
-from stand_ins.judge import StandIn, completion
+from stand_ins.judge import StandIn, completion, drip
 
 from murmuration.alignment.endpoints.client import WRITER, Endpoint
 from murmuration.alignment.endpoints.writer import EndpointWriter
@@ -143,16 +142,6 @@ def test_replies_that_are_no_answers(reply):
 
 
 def test_one_that_never_ends():
-    def drip(handler):
-        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
-        for _ in range(400):
-            try:
-                handler.wfile.write(b" ")
-                handler.wfile.flush()
-            except OSError:
-                return
-            time.sleep(0.05)
-
     with (
         StandIn(lambda _: drip) as server,
         pytest.raises(InputError, match=r"no whole reply within 0\.6 s, .*attempts$"),

@@ -3,6 +3,7 @@
 import json
 import re
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -28,6 +29,20 @@ def longer(request):
     if len(first) == len(second):
         return completion("TIE")
     return completion("A" if len(first) > len(second) else "B")
+
+
+def drip(handler):
+    """Begin a reply that takes longer than anybody waits."""
+    handler.wfile.write(
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n"
+    )
+    for _ in range(400):
+        try:
+            handler.wfile.write(b" ")
+            handler.wfile.flush()
+        except OSError:
+            return
+        time.sleep(0.05)
 
 
 class StandIn:

@@ -156,17 +156,6 @@ def test_every_name_is_said_what_it_is_for():
         _ = flower.Grid
 
 
-def test_what_editors_see_is_what_is_imported():
-    tree = ast.parse((ROOT / "strategies" / "protocol" / "flower_internals.py").read_text())
-    (block,) = (node for node in tree.body if isinstance(node, ast.If))
-    seen = {}
-    for line in block.body:
-        for alias in line.names:
-            seen[alias.asname] = f"{line.module}:{alias.name}"
-    seen["http_grid"] = "flwr.superlink.grid.http_grid:"
-    assert seen == flower.PLACES
-
-
 def modules_of_flower(code):
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
