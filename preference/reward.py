@@ -207,7 +207,21 @@ class RewardModel:
     @classmethod
     def load_linear(cls, folder: str | os.PathLike, base: str = "") -> "RewardModel":
         """Load a linear head on features; arguments and errors as of `load`."""
-        config, theta_D = read_saved(Path(folder))
+        config = _read_config(Path(folder))
+        path = Path(folder) / "model.safetensors"
+        try:
+            theta_D = load_file(path)["theta_D"]
+        except FileNotFoundError:
+            raise InputError(f"{path}: no such file; the model is not complete") from None
+        except (SafetensorError, OSError, KeyError) as error:
+            raise InputError(
+                f"{path}: does not hold a reward model's weights ({first_line(error)})"
+            ) from error
+        if theta_D.shape != (config["dimension"],):
+            raise InputError(
+                f"{path}: weights of shape {theta_D.shape} do not fit dimension "
+                f"{config['dimension']} in config.json"
+            )
         try:
             if base and "path" not in config["features"]:
                 raise InputError("--base: a reward over hashed words has none")
@@ -217,27 +231,13 @@ class RewardModel:
             raise InputError(f"{folder}: {error}") from error
 
 
-def read_saved(folder: Path) -> tuple[dict[str, Any], np.ndarray]:
-    """The config and θ, (D,), of the linear reward in a folder; its features are not loaded.
-
-    Raises:
-        InputError: there is none, or it is damaged.
-    """
-    config, path = _read_config(folder), folder / "model.safetensors"
+def is_linear_reward(folder: Path) -> bool:
+    """True if a folder seems to hold a saved linear reward, whatever is wrong with it."""
     try:
-        theta_D = load_file(path)["theta_D"]
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; the model is not complete") from None
-    except (SafetensorError, OSError, KeyError) as error:
-        raise InputError(
-            f"{path}: does not hold a reward model's weights ({first_line(error)})"
-        ) from error
-    if theta_D.shape != (config["dimension"],):
-        raise InputError(
-            f"{path}: weights of shape {theta_D.shape} do not fit dimension "
-            f"{config['dimension']} in config.json"
-        )
-    return config, theta_D
+        config = json.loads((folder / "config.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(config, dict) and "features" in config and "format" in config
 
 
 def _described(features: Mapping[str, Any], folder: Path) -> dict[str, Any]:

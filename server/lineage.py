@@ -23,6 +23,7 @@ from murmuration.preference.data.errors import InputError, first_line
 from murmuration.preference.language.checkpoint import chain_of, fetch, weights_digest
 from murmuration.preference.language.reward import FILE as ABOUT
 from murmuration.preference.language.reward import is_language_model
+from murmuration.preference.reward import is_linear_reward
 from murmuration.privacy.accounting.chained_record import head_path
 from murmuration.privacy.accounting.ledger import LedgerError
 from murmuration.privacy.accounting.terms import Caveat, Unit, caveats_in
@@ -98,6 +99,22 @@ def lineage_of(option: str, path: str, declared: str) -> Promise:
         elsewhere,
     )
     return lineage | stated
+
+
+def lineage_of_start(path: str, declared: str) -> Promise:
+    """The promise of the saved model that a run starts from; empty for one that no run of ours
+    made.
+
+    Args:
+        path: its folder.
+        declared: what ``--base-privacy`` says it cost.
+
+    Raises:
+        InputError: it is one of ours and what it cost is not known, or not to be believed.
+    """
+    folder = Path(path).expanduser()
+    ours = is_linear_reward(folder) or looks_like_ours(folder)
+    return lineage_of_saved("--start", path, "--base-privacy", declared, may_be_base=not ours)
 
 
 def lineage_of_model(

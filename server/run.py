@@ -33,7 +33,7 @@ from murmuration.server.baselines import (
     on_public_test,
 )
 from murmuration.server.evaluation import examples_of_test, on_bad_rows, read_test
-from murmuration.server.lineage import files_of, lineage_of, lineage_of_saved
+from murmuration.server.lineage import files_of, lineage_of, lineage_of_start
 from murmuration.server.marks import lineage_of_data
 from murmuration.server.policy_distance import measured
 from murmuration.server.result import Result
@@ -181,7 +181,7 @@ def _origin(config: RunConfig, described: Mapping[str, Any]) -> tuple[Promise, s
     theirs = named(config.strategy).lineage
     others = theirs(described, config) if theirs else None
     if is_folder_of_a_model(config.start):
-        of_start = lineage_of_saved("--start", config.start, "--base-privacy", config.base_privacy)
+        of_start = lineage_of_start(config.start, config.base_privacy)
         others = of_start if others is None else others | of_start
     rows = (("--data", config.data), ("--test", config.test))
     of_rows = combined(

@@ -156,16 +156,14 @@ def _refuse_lineage(configs: Sequence[RunConfig]) -> None:
     """InputError for features that were trained on users, or rows that private models made."""
     from murmuration.preference.features.hashing import parse_features
     from murmuration.preference.kinds.starting import is_folder_of_a_model
-    from murmuration.server.lineage import lineage_of, lineage_of_saved
+    from murmuration.server.lineage import lineage_of, lineage_of_start
     from murmuration.server.marks import marks_in
 
     first = configs[0]  # of what no grid varies
-    if is_folder_of_a_model(first.start):
-        start = ("--start", first.start, "--base-privacy", first.base_privacy)
-        if lineage_of_saved(*start).runs:
-            raise InputError(
-                f"--start {first.start}: a search is not of a start that was trained on users"
-            )
+    if is_folder_of_a_model(first.start) and lineage_of_start(first.start, first.base_privacy).runs:
+        raise InputError(
+            f"--start {first.start}: a search is not of a start that was trained on users"
+        )
     for option, source in (("--data", first.data), ("--test", first.test)):
         if marks_in(source):
             raise InputError(f"{option} {source}: a search is not of rows that private models made")

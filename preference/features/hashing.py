@@ -142,7 +142,7 @@ def _features(
 def feature_map(config: Mapping, *, keep: bool = True) -> FeatureMap:
     """The feature map that a config describes (`kind` and the arguments of its class; `words` is
     the definition of words, if length counts them; `strengths` a list beside them, `scorer` a
-    saved reward whose score is one more). It caches states of texts unless ``keep`` is false
+    public model whose score is one more). It caches states of texts unless ``keep`` is false
     (`preference.features.frozen_states`).
 
     Raises:
@@ -195,11 +195,14 @@ def _scored(config: Mapping, keep: bool) -> FeatureMap:
 
     others = {name: value for name, value in config.items() if name != SCORER}
     described = config[SCORER]
-    its_own = described.get("features") if isinstance(described, Mapping) else None
-    if not isinstance(its_own, Mapping) or SCORER in its_own:
-        raise InputError("features with a scorer that stands on no features, or another scorer")
-    scorer = scorer_of(described, feature_map(its_own, keep=keep))
-    return Scored(scorer, feature_map(others, keep=keep))
+    if not isinstance(described, Mapping):
+        raise InputError("features with a scorer: it is described by no mapping")
+    its_own = described.get("features")
+    if its_own is not None:
+        if not isinstance(its_own, Mapping) or SCORER in its_own:
+            raise InputError("a scorer that stands on another scorer")
+        its_own = feature_map(its_own, keep=keep)
+    return Scored(scorer_of(described, its_own), feature_map(others, keep=keep))
 
 
 #: `minilm` where it is installed, else `hashing`: an option of commands, never of a run.

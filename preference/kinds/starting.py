@@ -1,7 +1,7 @@
 """Where a linear reward begins: a public choice, or one that carries its promise.
 
-A start is the length of a response, a saved reward on the same features, or one on others, whose
-squeezed score becomes a feature more. Training moves the model away from there,
+A start is the length of a response, a saved reward on the same features, or any other scorer of
+responses, whose squeezed score becomes a feature more. Training moves the model away from there,
 and what is saved is the sum, an ordinary reward. Nothing here reads users' judgements.
 
 Legend: D features.
@@ -18,11 +18,19 @@ import numpy as np
 
 from murmuration.preference.data.errors import InputError, first_line
 from murmuration.preference.data.public_names import LENGTH
+from murmuration.preference.features.feature_map import FeatureMap
 from murmuration.preference.features.hashing import feature_map
-from murmuration.preference.features.scorer import WEIGHT, LinearScorer, Scored
+from murmuration.preference.features.scorer import (
+    WEIGHT,
+    LanguageScorer,
+    LinearScorer,
+    Scored,
+    Scorer,
+)
 from murmuration.preference.kinds.linear import LinearModel
 from murmuration.preference.kinds.model import Model
-from murmuration.preference.reward import RewardModel, read_saved
+from murmuration.preference.language.reward import is_language_model, read_about
+from murmuration.preference.reward import RewardModel, is_linear_reward
 from murmuration.privacy.regular_files import check_folder
 
 #: θ of the length feature there. With the default feature, 50 words against 12 are log odds of one.
@@ -44,30 +52,63 @@ def described_features(config: Mapping[str, Any], start: str) -> dict[str, Any]:
     if start == LENGTH:  # no feature more: nothing need be loaded
         _check_length(config)
         return dict(config)
-    plain = feature_map(config)
-    try:
-        check_folder(Path(start))
-        reward = RewardModel.load_linear(start)
-        if reward.features.to_config() == plain.to_config():
-            _check_size(reward.theta_D)
-            return plain.to_config()
-        return Scored(LinearScorer(reward.theta_D, reward.features), plain).to_config()
-    except (InputError, OSError) as error:
-        raise InputError(f"--start {start}: {first_line(error)}") from None
+    features, _ = _begun(feature_map(config), start)
+    return features.to_config()
 
 
 def with_start(model: Model, start: str) -> Model:
-    """A model on features of `described_features` that begins at the start; itself without one."""
+    """A model on features of `described_features` that begins at the start; itself without one.
+
+    Raises:
+        InputError: as `described_features`.
+    """
     if not start:
         return model
     linear = cast(LinearModel, model)  # of others the rules refuse a start
-    if start == LENGTH:
-        theta_D = _axis(linear.dimension, -1, LENGTH_WEIGHT)
-    elif isinstance(linear.features, Scored):
-        theta_D = _axis(linear.dimension, 0, WEIGHT)
-    else:
-        _, theta_D = read_saved(Path(start))
+    if isinstance(linear.features, Scored):
+        return replace(linear, start=_score_axis(linear.features))
+    _, theta_D = _begun(linear.features, start)
     return replace(linear, start=theta_D)
+
+
+def _begun(plain: FeatureMap, start: str) -> tuple[FeatureMap, np.ndarray]:
+    """The features with the start among them, and θ there, (D,) float32."""
+    if start == LENGTH:
+        _check_length(plain.to_config())
+        return plain, LENGTH_WEIGHT * _length_axis(plain)
+    folder = Path(start)
+    try:
+        check_folder(folder)
+        if is_linear_reward(folder):
+            reward = RewardModel.load_linear(folder)
+            if reward.features.to_config() == plain.to_config():
+                _check_size(reward.theta_D)
+                return plain, reward.theta_D
+            scored = Scored(LinearScorer(reward.theta_D, reward.features), plain)
+        else:
+            scored = Scored(_language_scorer(folder), plain)
+    except (InputError, OSError) as error:
+        raise InputError(f"--start {start}: {first_line(error)}") from None
+    return scored, _score_axis(scored)
+
+
+def _language_scorer(folder: Path) -> Scorer:
+    limits: dict[str, Any] = {}
+    if is_language_model(folder):
+        about = read_about(folder)["base"]
+        if about.get("task", "reward") != "reward":
+            raise InputError(f"a model of --task {about['task']}, which scores no responses")
+        names = ("max_tokens", "head_pooling", "system")
+        limits = {name: about[name] for name in names if about.get(name)}
+    elif not (folder / "config.json").exists():
+        raise InputError("neither a saved reward nor a sequence classifier: it has no config.json")
+    scorer = LanguageScorer(str(folder), **limits)
+    if not scorer.has_head:
+        raise InputError(
+            "a model without a trained head of one number, which scores no responses: name a "
+            "sequence classifier with one label"
+        )
+    return scorer
 
 
 def _check_length(config: Mapping[str, Any]) -> None:
@@ -85,9 +126,15 @@ def _check_size(theta_D: np.ndarray) -> None:
         )
 
 
-def _axis(dimension: int, place: int, weight: float) -> np.ndarray:
-    axis_D = np.zeros(dimension, dtype=np.float32)
-    axis_D[place] = weight
+def _length_axis(plain: FeatureMap) -> np.ndarray:
+    axis_D = np.zeros(plain.dimension, dtype=np.float32)
+    axis_D[-1] = 1.0
+    return axis_D
+
+
+def _score_axis(scored: Scored) -> np.ndarray:
+    axis_D = np.zeros(scored.dimension, dtype=np.float32)
+    axis_D[0] = WEIGHT
     return axis_D
 
 

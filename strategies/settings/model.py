@@ -58,7 +58,8 @@ class ModelConfig:
     start: str = _setting(
         "",
         "Where a linear reward begins, public or with its own ledger: length (the longer response "
-        "is better), or the folder of a saved linear reward. [default: at zero]",
+        "is better), the folder of a saved reward, or of a sequence classifier with one score. "
+        "[default: at zero]",
         common=True,
         pinned=whole_start,
     )

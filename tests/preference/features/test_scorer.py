@@ -11,6 +11,7 @@ from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.hashing import HashingFeatures, feature_map
 from murmuration.preference.features.scorer import (
     WEIGHT,
+    LanguageScorer,
     LinearScorer,
     Scored,
     squeezed,
@@ -78,3 +79,13 @@ def test_another_scorer_in_a_request_is_refused_in_one_line(scorer):
     with pytest.raises(InputError) as refused:
         feature_map({**PLAIN.to_config(), "scorer": scorer})
     assert "\n" not in str(refused.value)
+
+
+def test_a_sequence_classifier_scores_each_text_alone(language_model):
+    base = language_model("bert")
+    scorer = LanguageScorer(base)
+    assert not scorer.has_head  # one that was never trained
+    prompts = ["what now ?"] * 3
+    responses = ["save it .", "take loan , spend all of it", "wait"]
+    alone = [scorer.score(prompts[:1], [each])[0] for each in responses]
+    assert np.array_equal(scorer.score(prompts, responses), np.array(alone))

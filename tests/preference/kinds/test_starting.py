@@ -1,11 +1,11 @@
 """Where a linear reward begins: its θ, what it stands on, and what is refused in one line."""
 
 import json
-import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import save
 
 from murmuration.preference.bases import base_of
@@ -83,6 +83,49 @@ def test_a_saved_reward_with_a_scorer_is_loaded_wherever_it_is(saved, tmp_path):
     )
 
 
+@pytest.fixture
+def classifier(language_model, tmp_path):
+    """The folder of a sequence classifier with one score, as transformers saves it."""
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    folder, made = language_model("bert"), tmp_path / "models" / "classifier"
+    network = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1)
+    with torch.no_grad():
+        network.classifier.weight.normal_(generator=torch.Generator().manual_seed(0))
+    network.save_pretrained(made)
+    AutoTokenizer.from_pretrained(folder).save_pretrained(made)
+    return made
+
+
+def test_a_sequence_classifier_is_one_feature_more_and_what_is_saved_finds_it(classifier, tmp_path):
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    model = begun(str(classifier))
+    tokenizer = AutoTokenizer.from_pretrained(classifier)
+    network = AutoModelForSequenceClassification.from_pretrained(classifier).eval()
+    with torch.no_grad():
+        by_hand = [
+            float(
+                network(
+                    **tokenizer(prompt, said, return_tensors="pt", return_token_type_ids=True)
+                ).logits[0, 0]
+            )
+            for prompt, said in zip(PROMPTS, RESPONSES, strict=True)
+        ]
+    assert np.std(by_hand) > 0
+    np.testing.assert_allclose(scores(model), 4 * np.arcsinh(np.array(by_hand) / 4), atol=1e-4)
+    before = scores(model)
+    model.save(tmp_path / "run" / "model", model.start_D, "btl")
+    assert str(tmp_path).encode() not in (tmp_path / "run" / "model" / "config.json").read_bytes()
+    again = RewardModel.load(tmp_path / "run" / "model")
+    np.testing.assert_allclose(again.score(PROMPTS, RESPONSES), before, atol=1e-4)
+    (classifier / "config.json").write_text(
+        (classifier / "config.json").read_text().replace('"gelu"', '"relu"')
+    )
+    with pytest.raises(InputError, match="another model is here"):
+        RewardModel.load(tmp_path / "run" / "model")
+
+
 def damaged(folder, numbers=THETA_D, **config):
     path = Path(folder)
     (path / "model.safetensors").write_bytes(save({"theta_D": np.asarray(numbers, np.float32)}))
@@ -116,15 +159,26 @@ class Code:
         return (pytest.fail, ("code was run",))
 
 
-def test_a_pickle_is_never_run(saved):
+def test_a_pickle_is_never_run(saved, tmp_path, language_model):
+    import pickle
+    import shutil
+
     start = Path(saved())
     (start / "model.safetensors").write_bytes(pickle.dumps(Code()))
     with pytest.raises(InputError, match=r"^--start "):
         begun(str(start))
+    classifier = tmp_path / "classifier"
+    shutil.copytree(language_model("bert"), classifier)
+    for weights in classifier.glob("*.safetensors"):
+        weights.unlink()
+    (classifier / "pytorch_model.bin").write_bytes(pickle.dumps(Code()))
+    with pytest.raises(InputError, match=r"^--start ") as refused:
+        begun(str(classifier))
+    assert "\n" not in str(refused.value)
 
 
-def test_what_is_no_saved_reward_is_refused(tmp_path, language_model):
-    with pytest.raises(InputError, match=r"^--start .*not a reward model"):
+def test_what_scores_nothing_is_refused(tmp_path, language_model):
+    with pytest.raises(InputError, match=r"^--start .*without a trained head"):
         begun(language_model("bert"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"^--start .*config.json"):
