@@ -27,11 +27,11 @@ def memory_figures(run: RunConfig, users: int) -> dict[str, Any]:
     texts = (run.group_size or DEFAULT_GROUP_SIZE) * model.texts_of_each(run.schema)
     result: dict[str, Any] = {}
     for mode in USER_PASSES:
-        found = round_bytes(model.network, texts, users=users, shared_passes=mode == "shared")
-        parts = {name: f"{name} {part / _GIB:.2f}" for name, part in asdict(found).items()}
+        bound = round_bytes(model.network, texts, users=users, shared_passes=mode == "shared")
+        parts = {name: f"{name} {part / _GIB:.2f}" for name, part in asdict(bound).items()}
         server = parts.pop("server")
-        result[f"memory_{mode}_gib"] = found.total / _GIB
-        result["memory_server_gib"] = found.server / _GIB
+        result[f"memory_{mode}_gib"] = bound.total / _GIB
+        result["memory_server_gib"] = bound.server / _GIB
         result[f"memory_{mode}"] = (
             f"Memory of a round of {mode} passes, GiB at most on this machine's "
             f"{usual_device().type}: {', '.join(parts.values())}; beside it {server}"

@@ -34,7 +34,7 @@ _OF_SERVER = 10 * _DOUBLE
 _LIBRARIES = 768 * 2**20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RoundBytes:
     """Upper bounds in bytes.
 
@@ -98,7 +98,7 @@ def round_bytes(
 
 
 def _pass_bytes(base: LanguageBase, texts: int, length: int) -> int:
-    """What is alive at most in a pass through so many texts, beside network and gradients."""
+    """The most bytes alive in a pass through so many texts, beside network and gradients."""
     meta: dict[str, Any] = {"device": "meta"}
     network, alive = base.model, _Alive()
     grads_BD = torch.empty(1, base.dimension, **meta)

@@ -58,17 +58,17 @@ class Part:
     @property
     def small(self) -> "Part":
         """The same of a size that any machine computes at once."""
-        kinds = {"heads": 4, "key_heads": 2, "inner": 64} if self.bench.key_heads else {}
+        kinds = {"attention_heads": 4, "key_heads": 2, "inner": 64} if self.bench.key_heads else {}
         sizes = {"layers": 2, "width": 64, "vocabulary": 300, "tokens": 16, "users": 5, **kinds}
         return replace(self, bench=replace(self.bench, **sizes))
 
 
 _SMOLLM2 = LmBench(
-    users=1024, judgements=1, layers=30, width=576, heads=9, key_heads=3, inner=1536,
+    users=1024, judgements=1, layers=30, width=576, attention_heads=9, key_heads=3, inner=1536,
     vocabulary=49_152,
 )  # fmt: skip
 _TINY_LLAMA = LmBench(
-    users=100, tokens=512, layers=22, width=2048, heads=32, key_heads=4, inner=5632,
+    users=100, tokens=512, layers=22, width=2048, attention_heads=32, key_heads=4, inner=5632,
     vocabulary=32_000, rank=8,
 )  # fmt: skip
 PARTS = (
@@ -136,9 +136,9 @@ def _rows(part: Part, path: str, train: str, left: _Left) -> Iterator[tuple[str,
     given = texts(bench, base) if part.task == "text" else examples(bench, base)
     whole, tokens = Variants(given), len(given.tokens.ids) / bench.users
     ways: dict[str, Callable[[int], object]] = {
-        "plain": lambda users: whole.of(users).plain(),
-        "isolated": lambda users: whole.of(users).kept(),
-        "shared": lambda users: whole.of(users).kept(shared_passes=True),
+        "plain": lambda users: whole.first(users).plain(),
+        "isolated": lambda users: whole.first(users).kept(),
+        "shared": lambda users: whole.first(users).kept(shared_passes=True),
     }
     each = {}
     for way, call in ways.items():

@@ -65,7 +65,7 @@ class LmBench:
     vocabulary: int = 50_257
     rank: int = 16
     batch_tokens: int = 0  # as suits the device
-    heads: int = 0  # 0: each 64 wide
+    attention_heads: int = 0  # 0: each 64 wide
     key_heads: int = 0  # of Llama's kind, as ``inner``
     inner: int = 0
 
@@ -186,7 +186,7 @@ class Variants:
             settings = replace(given.base.settings, train=NOTHING, layers="all")
             self._reference = LanguageBase(settings)
 
-    def of(self, users: int) -> "Variants":
+    def first(self, users: int) -> "Variants":
         """The ways through the examples of the first ``users``."""
         result = copy(self)
         result._examples = self._examples.select(np.arange(users))
@@ -308,7 +308,7 @@ def _shape(bench: LmBench) -> Any:
     """The configuration of the network."""
     from transformers import GPT2Config, LlamaConfig
 
-    heads = bench.heads or max(1, bench.width // 64)
+    attention_heads = bench.attention_heads or max(1, bench.width // 64)
     ends: dict[str, Any] = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
     if not bench.key_heads:
         return GPT2Config(
@@ -316,7 +316,7 @@ def _shape(bench: LmBench) -> Any:
             n_positions=bench.tokens,
             n_embd=bench.width,
             n_layer=bench.layers,
-            n_head=heads,
+            n_head=attention_heads,
             **ends,
         )
     return LlamaConfig(
@@ -325,7 +325,7 @@ def _shape(bench: LmBench) -> Any:
         hidden_size=bench.width,
         intermediate_size=bench.inner,
         num_hidden_layers=bench.layers,
-        num_attention_heads=heads,
+        num_attention_heads=attention_heads,
         num_key_value_heads=bench.key_heads,
         tie_word_embeddings=True,
         **ends,

@@ -87,14 +87,14 @@ class Language(torch.nn.Module):
         lora = LoraConfig(task_type="CAUSAL_LM", r=rank, lora_alpha=rank, lora_dropout=0.0)
         self.network = get_peft_model(network, lora)
 
-    def loss(self, ids: torch.Tensor, said: torch.Tensor, is_eval: bool = False) -> torch.Tensor:
+    def loss(self, ids: torch.Tensor, targets: torch.Tensor, is_eval: bool = False) -> torch.Tensor:
         """Mean cross-entropy."""
         del is_eval
-        return self.network(input_ids=ids, labels=said).loss
+        return self.network(input_ids=ids, labels=targets).loss
 
-    def metrics(self, ids: torch.Tensor, said: torch.Tensor, is_eval: bool = True) -> dict:
+    def metrics(self, ids: torch.Tensor, targets: torch.Tensor, is_eval: bool = True) -> dict:
         """None: nothing is evaluated."""
-        del ids, said, is_eval
+        del ids, targets, is_eval
         return {}
 
 

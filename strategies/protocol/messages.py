@@ -125,7 +125,7 @@ def outgoing(
 
 
 def content_of(reply: Message) -> RecordDict:
-    """What a node answered; MalformedReply, with what it says, where it failed."""
+    """A node's answer; MalformedReply, with what it says, where it failed."""
     if reply.has_error():
         raise MalformedReply(f"error {reply.error.code}: {reply.error.reason}")
     return reply.content

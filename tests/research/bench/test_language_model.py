@@ -45,7 +45,7 @@ def test_ours_and_the_loop_agree(train, task, monkeypatch, tmp_path):
     ways._clip = NoClip()
     plain_D = base.to_theta(ways.plain()[None])[0]
     torch.testing.assert_close(ways.ours(), plain_D, atol=1e-6, rtol=1e-4)
-    first, both = ways.of(1).ours(), ways.of(2).ours()
+    first, both = ways.first(1).ours(), ways.first(2).ours()
     assert not torch.allclose(first, both) and not torch.allclose(both, ways.ours())
     assert not any(p.requires_grad or p.grad is not None for p in base.trained)
 
