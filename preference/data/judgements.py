@@ -340,7 +340,7 @@ def rows_of(
     users = len(start_U) - 1
     if ((chosen_S < 0) | (chosen_S >= users)).any():
         raise IndexError(f"user indices must lie in 0…{users - 1}")
-    counts_S = np.diff(start_U)[chosen_S]
+    counts_S = start_U[chosen_S + 1] - start_U[chosen_S]
     start_S = np.concatenate(([0], np.cumsum(counts_S)))
     rows = np.arange(start_S[-1]) + np.repeat(start_U[chosen_S] - start_S[:-1], counts_S)
     return chosen_S, start_S, rows

@@ -31,6 +31,7 @@ from murmuration.preference.data.rows import cells_of
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.data.sources import Placed
 from murmuration.preference.data.texts import UserTexts
+from murmuration.preference.progress import counted_aloud
 
 #: What users have, grouped by user.
 Data = Judgements | UserTexts
@@ -117,6 +118,7 @@ def load_data(
         )
     read = UserTexts if task == "text" else Judgements
     rows, named, schema = _declared_rows(source, parse_columns(columns), on_bad_rows, schema)
+    rows = counted_aloud(rows, "reading rows")
     return read.from_placed_rows(
         rows, columns=named, on_bad_rows=on_bad_rows, source=source, schema=schema
     )

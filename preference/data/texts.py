@@ -7,8 +7,9 @@ users, a bad row is refused with its place or left out while its user stays, and
 Shape suffixes: R rows (texts), U users.
 """
 
+from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import NoReturn, Self
 
@@ -24,6 +25,7 @@ from murmuration.preference.data.columns import (
 )
 from murmuration.preference.data.errors import BadRow, InputError
 from murmuration.preference.data.judgements import LeftOut, OnBadRows, check_grouped, rows_of
+from murmuration.preference.data.packed_texts import PackedTexts
 from murmuration.preference.data.rows import (
     cells_of,
     check_count,
@@ -52,7 +54,7 @@ class UserTexts:
 
     user_ids: tuple[str, ...]
     start_U: np.ndarray
-    texts: list[str]
+    texts: PackedTexts
     _: KW_ONLY
     set_aside: tuple[str, ...] = ()
     left_out: int = 0
@@ -107,7 +109,7 @@ class UserTexts:
         return UserTexts(
             user_ids=tuple(self.user_ids[user] for user in chosen_S),
             start_U=start_S,
-            texts=[self.texts[row] for row in rows],
+            texts=self.texts.chosen(rows),
         )
 
     @classmethod
@@ -133,25 +135,38 @@ class UserTexts:
         if schema.one_user_per_row:
             raise InputError("--one-user-per-row is about judgements: texts name their user_id")
         left_out, notes = LeftOut(on_bad_rows), Counter[str]()
-        result: dict[str, list[str]] = {}
-        for file, line, row in rows:
-            try:
-                user, text, note = _parse(with_nested(cells_of(row), names), names)
-                check_length(text, schema)
-                check_count(len(result.get(user, ())), schema)
-            except Exception as error:  # a cell may hold anything
-                reason = error if isinstance(error, BadRow) else BadRow("a cell cannot be read")
-                left_out.add(f"{file}:{line}", reason)
-                if (named := readable_user(row, names)) is not None:
-                    result.setdefault(named, [])
-            else:
-                result.setdefault(user, []).append(text)
-                notes.update(note)
-        left_out.check(sum(map(len, result.values())), f"{source}: no texts: there are no rows")
+        place_of: dict[str, int] = {}  # of each user
+        counts, user_of_row = array("q"), array("q")
+
+        def place(user: str) -> int:
+            if user not in place_of:
+                place_of[user] = len(place_of)
+                counts.append(0)
+            return place_of[user]
+
+        def read() -> Iterator[str]:
+            for file, line, row in rows:
+                try:
+                    user, text, note = _parse(with_nested(cells_of(row), names), names)
+                    check_length(text, schema)
+                    check_count(counts[place_of[user]] if user in place_of else 0, schema)
+                except Exception as error:  # a cell may hold anything
+                    reason = error if isinstance(error, BadRow) else BadRow("a cell cannot be read")
+                    left_out.add(f"{file}:{line}", reason)
+                    if (named := readable_user(row, names)) is not None:
+                        place(named)
+                else:
+                    counts[place(user)] += 1
+                    user_of_row.append(place_of[user])
+                    notes.update(note)
+                    yield text
+
+        texts = PackedTexts.of(read())
+        left_out.check(len(texts), f"{source}: no texts: there are no rows")
         return cls(
-            user_ids=tuple(result),
-            start_U=np.cumsum([0, *map(len, result.values())], dtype=np.int64),
-            texts=[text for texts in result.values() for text in texts],
+            user_ids=tuple(place_of),
+            start_U=np.cumsum([0, *counts], dtype=np.int64),
+            texts=texts.chosen(np.argsort(np.array(user_of_row, np.int64), kind="stable")),
             set_aside=tuple(left_out.reasons),
             left_out=left_out.rows,
             notes=counted(notes),

@@ -39,7 +39,6 @@ Shape suffixes: R texts, B texts in a batch, L tokens, H width of a state.
 """
 
 import hashlib
-import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,14 +48,10 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from murmuration.preference.escaping import get_logger
 from murmuration.preference.language.machine import last_digits
 from murmuration.preference.language.row_cache import RowCache, key_of, user_folder
+from murmuration.preference.progress import SECONDS, log
 from murmuration.privacy.mechanisms.parallel import on_each_core, one_core
-
-#: Who wants to know how fast texts are read, sets a handler here.
-log = get_logger("murmuration.features")
-log.setLevel(logging.INFO)
 
 #: Bytes on disk of one network's states: pooled, or whole; and of these in memory.
 POOLED_ON_DISK, WHOLE_ON_DISK, WHOLE_IN_MEMORY = 256 * 2**20, 2 * 2**30, 512 * 2**20
@@ -70,7 +65,6 @@ _TRIED = ((2, _SHORT), (9, 11), (31, 33), (3, 131))
 WORTH = 256
 _AT_A_TIME = 512  # texts between looks at the clock, at most; of a slow network fewer
 _AT_FIRST = 8
-_SECONDS = 5.0  # from one report to the next
 
 Written = Mapping[str, Sequence[Sequence[int]]]
 
@@ -87,7 +81,7 @@ class Pace:
         """Count texts that were read, and log now and then how many are ``done``."""
         self.texts += texts
         self.seconds += seconds
-        if self.seconds - self._told >= _SECONDS:
+        if self.seconds - self._told >= SECONDS:
             self._told = self.seconds
             log.info("computing features: %s of %s texts, %s", f"{done:,}", f"{total:,}", self.rate)
 
@@ -244,7 +238,7 @@ class FrozenStates:
             if (count := sum(map(len, part))) >= most:
                 yield part
                 seconds, begun = time.monotonic() - begun, time.monotonic()
-                most = int(min(_AT_A_TIME, max(_AT_FIRST, count * _SECONDS / max(seconds, 1e-9))))
+                most = int(min(_AT_A_TIME, max(_AT_FIRST, count * SECONDS / max(seconds, 1e-9))))
                 part = []
         if part:
             yield part

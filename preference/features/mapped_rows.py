@@ -1,31 +1,38 @@
-"""Storage of feature rows: in memory or, if they are large, in a memory-mapped file.
+"""Storage of rows: in memory or, if they are large, in a memory-mapped file.
 
 Mapped rows are read like any others, by compiled code too, and without a copy. The operating system
 keeps those in memory that are in use, as long as there is room, and lets go of them when there is
 not: a node's own memory does not grow with its rows.
 
-Rows reveal private judgements. The file has no name (where the system cannot do that, it loses it
-at once), only its owner may open it, and it is gone when the process ends, also when it is killed.
-It lies where ``tempfile`` puts files: in ``TMPDIR``, if that is set.
+Rows are features, tokens or texts, and tell of private data. The file has no name (where the system
+cannot do that, it loses it at once), only its owner may open it, and it is gone when the process
+ends, also when it is killed: what was broken off is begun anew. It lies where ``tempfile`` puts
+files: in ``TMPDIR``, if that is set.
 
 Legend: R rows, D dimensions.
 """
 
+from __future__ import annotations
+
 import os
 import tempfile
 import warnings
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from murmuration.preference.data.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
 
 #: Bytes of rows that are kept in memory. More are read from a mapped file as fast, to a few per
 #: cent; it is writing the file that takes longer, about a second for each GiB.
 IN_MEMORY = 256 * 2**20
+_PART = 2**18  # numbers of short rows that are put together
 
 
 def filled_rows(
@@ -40,6 +47,8 @@ def filled_rows(
     """
     size = rows * dimension * dtype.itemsize
     if size <= IN_MEMORY:
+        import torch
+
         x_RD = torch.zeros(rows, dimension, dtype=dtype)
         fill(x_RD)
         return x_RD
@@ -48,12 +57,30 @@ def filled_rows(
         return _mapped(file, "r", rows, dimension, dtype)
 
 
-def gathered(parts: Iterable[np.ndarray], dtype: np.dtype) -> torch.Tensor:
-    """Parts of one long row, one after the other; where it lies does not show in it.
+def joined(rows: Iterable[np.ndarray], dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of any lengths, one after the other, and where each begins and the last ends, (R + 1,);
+    where they lie does not show in them.
 
     Raises:
         InputError: there is no room for the file.
     """
+    lengths = array("q", [0])
+
+    def parts() -> Iterator[np.ndarray]:
+        part, size = list[np.ndarray](), 0
+        for row in rows:
+            lengths.append(len(row))
+            part.append(row)
+            size += len(row)
+            if size >= _PART:
+                yield np.concatenate(part)
+                part, size = [], 0
+        yield np.concatenate([np.empty(0, dtype), *part])
+
+    return _gathered(parts(), dtype), np.cumsum(np.array(lengths, np.int64))
+
+
+def _gathered(parts: Iterable[np.ndarray], dtype: np.dtype) -> np.ndarray:
     held: list[np.ndarray] = []
     size, file = 0, None
     try:
@@ -67,10 +94,10 @@ def gathered(parts: Iterable[np.ndarray], dtype: np.dtype) -> torch.Tensor:
                         file.write(each.tobytes())
                 held = []
         if file is None:
-            return torch.from_numpy(np.concatenate([np.empty(0, dtype), *held]))
+            return np.concatenate([np.empty(0, dtype), *held])
         with _no_room():
             file.flush()
-        return _as_tensor(np.memmap(file, dtype, "r"))
+        return np.memmap(file, dtype, "r")
     finally:
         if file:
             file.close()
@@ -98,7 +125,7 @@ def _no_room() -> Iterator[None]:
     except OSError as error:
         # Not how much: servers hear of errors, and it would tell how many judgements there are.
         raise InputError(
-            "features cannot be kept in a temporary file "
+            "rows cannot be kept in a temporary file "
             f"({error.strerror or error}): name a folder on a disk with more room in TMPDIR"
         ) from None
 
@@ -107,12 +134,17 @@ def _mapped(
     file: IO[bytes], mode: str, rows: int, dimension: int, dtype: torch.dtype
 ) -> torch.Tensor:
     """The file as rows; the mapping holds it when the file is closed."""
+    import torch
+
     kind = torch.empty(0, dtype=dtype).numpy().dtype
     found_RD = np.memmap(file, kind, mode, shape=(rows, dimension))  # type: ignore[call-overload]
-    return _as_tensor(found_RD)
+    return as_tensor(found_RD)
 
 
-def _as_tensor(found: np.ndarray) -> torch.Tensor:
+def as_tensor(found: np.ndarray) -> torch.Tensor:
+    """Rows as a tensor, which shares their memory and must not be written to."""
+    import torch
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that tensors do not know what must not be written to
         return torch.from_numpy(found)

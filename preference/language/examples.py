@@ -26,7 +26,8 @@ Measures, such as logits, are taken text by text: a text's depend on nothing but
 a public test, where users need not be kept apart, texts share batches.
 
 Legend: J examples of all users, N sampled ones, K texts of an example at most, T distinct texts,
-R texts in a batch, S sampled users, B users of a chunk, D trained parameters.
+M those of these examples, R texts in a batch, S sampled users, B users of a chunk, D trained
+parameters.
 """
 
 import math
@@ -41,7 +42,7 @@ import torch
 
 from murmuration.preference.accuracy import Accuracy, accuracy_by, float32_of
 from murmuration.preference.choices import Kind
-from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
+from murmuration.preference.data.judgements import InputError, Judgements, LeftOut, rows_of
 from murmuration.preference.kinds.model import AddTo
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.machine import most_rows, out_of_memory_advice
@@ -136,11 +137,8 @@ class LanguageExamples(ABC):
 
     def select(self, users_S: np.ndarray) -> Self:
         """The examples of some users, in the given order."""
-        start = self.start_U.tolist()
-        ranges = [np.arange(start[user], start[user + 1]) for user in users_S.tolist()]
-        kept_J = np.concatenate([np.empty(0, np.int64), *ranges])
-        start_S = torch.tensor(np.cumsum([0, *map(len, ranges)]), dtype=torch.int64)
-        chosen = replace(self, text_JK=self.text_JK[kept_J], start_U=start_S)
+        _, start_S, kept_J = rows_of(users_S, self.start_U.numpy())
+        chosen = replace(self, text_JK=self.text_JK[kept_J], start_U=torch.from_numpy(start_S))
         return chosen._with_rows_of(self, torch.from_numpy(kept_J))
 
     def _with_rows_of(self, whole: Self, kept_J: torch.Tensor) -> Self:
@@ -324,6 +322,13 @@ class LanguageExamples(ABC):
         for places in length_batches(lengths_R, self.base.batch_tokens):
             yield texts_R[places]
 
+    def shown(self) -> tuple[np.ndarray, np.ndarray]:
+        """The texts of these examples, (M,), ascending, and the place of each among them, (J, K);
+        M: there is none. Of few users' examples both are short, however many texts there are."""
+        text_M = np.unique(self.text_JK[self.text_JK >= 0])
+        place_JK = np.where(self.text_JK >= 0, np.searchsorted(text_M, self.text_JK), len(text_M))
+        return text_M, place_JK
+
     def _lengths(self, taken_N: np.ndarray) -> np.ndarray:
         """The tokens of the longest text of each of some examples; independent of all others."""
         text_NK = self.text_JK[taken_N]
@@ -445,11 +450,13 @@ class TokenExamples(LanguageExamples):
     def logits_R(self, theta_D: torch.Tensor) -> torch.Tensor:
         """r(first) − r(other) of each row at θ, (R,) float32; 0 where there is no such response."""
         self.base.put(theta_D)
-        reward_T = torch.zeros(len(self.tokens.lengths_T) + 1)  # the last is that of no text
+        text_M, place_JK = self.shown()
+        reward_M = torch.zeros(len(text_M) + 1)  # the last is that of no text
         with torch.no_grad():
-            for some_R in self.measured(np.unique(self.text_JK[self.text_JK >= 0])):
-                reward_T[some_R] = self.base.rewards(self.tokens, some_R).cpu()
-        reward_JK = reward_T[torch.from_numpy(self.text_JK)]
+            for some_R in self.measured(text_M):
+                at_R = np.searchsorted(text_M, some_R)
+                reward_M[at_R] = self.base.rewards(self.tokens, some_R).cpu()
+        reward_JK = reward_M[torch.from_numpy(place_JK)]
         logits_JW = reward_JK[:, :1] - reward_JK[:, 1:]
         return torch.where(torch.from_numpy(self.text_JK[:, 1:] >= 0), logits_JW, 0.0).reshape(-1)
 

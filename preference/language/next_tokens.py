@@ -16,9 +16,9 @@ are computed once, and what is said by them in chunks of tokens, each of which g
 states before the next is computed: gradients are those of the whole except for the order of sums,
 and of these numbers there are never more than the base's ``most_logits`` (and their gradients).
 
-Legend: J examples, K texts of an example at most, N sampled examples, T distinct texts, R texts in
-a batch, L tokens of the longest, Q scored tokens in a batch, H width of states, V words known,
-U users, D trained parameters.
+Legend: J examples, K texts of an example at most, N sampled examples, T distinct texts, M those of
+these examples, R texts in a batch, L tokens of the longest, Q scored tokens in a batch, H width of
+states, V words known, U users, D trained parameters.
 """
 
 from collections.abc import Iterator
@@ -65,13 +65,14 @@ class NextTokens(LanguageExamples):
         several examples counts in each.
         """
         self.base.put(float32_of(theta_D))
-        right_T, loss_T = np.zeros((2, len(self.tokens.lengths_T) + 1))  # the last: of no text
+        text_M, place_JK = self.shown()
+        right_M, loss_M = np.zeros((2, len(text_M) + 1))  # the last: of no text
         with torch.no_grad():
-            for some_R in self.measured(np.unique(self.text_JK[self.text_JK >= 0])):
-                loss_T[some_R], right_T[some_R] = self._losses(some_R)
-        every_T = np.arange(len(self.tokens.second_T))
-        scored_T = np.append(scored_tokens(self.tokens, every_T), 0)
-        right_J, loss_J, scored_J = (a[self.text_JK].sum(1) for a in (right_T, loss_T, scored_T))
+            for some_R in self.measured(text_M):
+                at_R = np.searchsorted(text_M, some_R)
+                loss_M[at_R], right_M[at_R] = self._losses(some_R)
+        scored_M = np.append(scored_tokens(self.tokens, text_M), 0)
+        right_J, loss_J, scored_J = (a[place_JK].sum(1) for a in (right_M, loss_M, scored_M))
         user_J = np.repeat(np.arange(len(self.counts_U)), self.counts_U.numpy())
         right_U, scored_U = (
             np.bincount(user_J, w, len(self.counts_U)) for w in (right_J, scored_J)

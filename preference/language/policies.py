@@ -14,8 +14,8 @@ likelihood.
 
 All responses of a judgement go through the network in one pass forward and one back.
 
-Legend: J judgements, N sampled ones, K responses of each at most, T distinct texts, R texts in a
-batch, Q scored tokens in a batch, H width of states, S sampled users.
+Legend: J judgements, N sampled ones, K responses of each at most, T distinct texts, M those of
+these examples, R texts in a batch, Q scored tokens in a batch, H width of states, S sampled users.
 """
 
 from collections.abc import Callable, Sequence
@@ -114,16 +114,16 @@ class PolicyExamples(TokenExamples):
 
         Each text is computed by itself, except in a public test.
         """
-        present = np.unique(self.text_JK[self.text_JK >= 0])
-        self.refer(present)
+        text_M, place_JK = self.shown()
+        self.refer(text_M)
         self.base.put(theta_D)
-        log_T = np.zeros(len(self.reference_T))
-        for some_R in self.measured(present):
-            log_T[some_R] = self.log_likelihoods(some_R)
-        ratio_T = log_T - np.where(np.isnan(self.reference_T), 0.0, self.reference_T)
+        log_M = np.zeros(len(text_M))
+        for some_R in self.measured(text_M):
+            log_M[np.searchsorted(text_M, some_R)] = self.log_likelihoods(some_R)
+        ratio_M = log_M - self.reference_T[text_M]
         if self.loss.objective.per_token:
-            ratio_T[present] /= scored_tokens(self.tokens, present)
-        return torch.from_numpy(ratio_T)[torch.from_numpy(self.text_JK)]
+            ratio_M /= scored_tokens(self.tokens, text_M)
+        return torch.from_numpy(np.append(ratio_M, 0.0)[place_JK])
 
     def figures(self, theta_D: np.ndarray) -> tuple[Accuracy, dict[str, float]]:
         """The accuracy of a policy, and further metrics:

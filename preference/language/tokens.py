@@ -20,7 +20,6 @@ Legend: T texts (a prompt with a response), R of them in a batch, L tokens of th
 
 import os
 import re
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ import torch
 
 from murmuration.preference.data.conversations import asked_turns, system_turn
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.features.mapped_rows import gathered
+from murmuration.preference.features.mapped_rows import as_tensor, joined
 from murmuration.preference.language.confined.tokenizer import (
     control_tokens,
     parts,
@@ -39,10 +38,10 @@ from murmuration.preference.language.confined.tokenizer import (
     written,
 )
 from murmuration.preference.language.row_cache import RowCache, key_of, named_folder
+from murmuration.preference.progress import counted_aloud
 
 _BETWEEN = "\n\n"  # prompt and response, where no template says
 _AT_A_TIME = 4096  # texts that are looked up, and those that are missing computed
-_PART = 2**18  # tokens that are put together
 _FORMAT = "murmuration tokens 3"
 #: What templates write between turns that is no special token: [INST], <<SYS>>, <|user|> and such.
 _MARK = re.compile(r"\[/?[A-Z][A-Z_]+\]|<</?[A-Z]+>>|<\|[^\s|>]+\|>|</?[a-z]+(?:_[a-z]+)+>")
@@ -202,7 +201,7 @@ class TextTokens:
                     cut_T[t], second_T[t] = row[:2]
                     yield row[2:]
 
-        ids, start_T = _joined(rows_of_texts())
+        ids, start_T = _joined(counted_aloud(rows_of_texts(), "tokenizing texts", len(heads)))
         return Tokens(ids, start_T, second_T, int(cut_T.sum()))
 
     def whole(self, prompts: Sequence[str], responses: Sequence[str]) -> list[str]:
@@ -296,7 +295,8 @@ class TextTokens:
         windows_R = np.zeros(len(texts), dtype=np.int64)
 
         def cut() -> Iterator[list[int]]:
-            for row, ids in enumerate(self._ids(texts, special=True)):
+            all_ids = counted_aloud(self._ids(texts, special=True), "tokenizing texts", len(texts))
+            for row, ids in enumerate(all_ids):
                 ids = [*ids, *self._end(ids)]
                 for at in range(0, len(ids) - 1, self.limit - 1):
                     windows_R[row] += 1
@@ -319,6 +319,7 @@ class TextTokens:
                     some,
                     add_special_tokens=special,
                     split_special_tokens=not self.chat,
+                    return_attention_mask=False,
                     verbose=False,
                 )
             yield from result["input_ids"]
@@ -414,20 +415,8 @@ def _too_long(tokens: int, most: int) -> str:
 
 def _joined(texts: Iterable[Sequence[int]]) -> tuple[torch.Tensor, np.ndarray]:
     """All texts' tokens, concatenated, and T + 1 offsets."""
-    lengths = array("q", [0])
-
-    def parts() -> Iterator[np.ndarray]:
-        part = array("i")
-        for text in texts:
-            lengths.append(len(text))
-            part.extend(text)
-            if len(part) >= _PART:
-                yield np.array(part, np.int32)
-                part = array("i")
-        yield np.array(part, np.int32)
-
-    ids = gathered(parts(), np.dtype(np.int32))
-    return ids, np.cumsum(np.array(lengths, np.int64))
+    ids, start_T = joined((np.array(text, np.int32) for text in texts), np.dtype(np.int32))
+    return as_tensor(ids), start_T
 
 
 def _around(whole: list[int], part: list[int]) -> tuple[list[int], list[int]]:

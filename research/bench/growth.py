@@ -14,9 +14,11 @@ from matplotlib.figure import Figure
 
 from murmuration.client.app import app as client_app
 from murmuration.preference.kinds.linear import LinearModel
-from murmuration.research.bench.setting import Setting, timed, told
+from murmuration.preference.kinds.model import Model
+from murmuration.research.bench.setting import Setting, told
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.config import RunConfig
 
 _WARMUP = 3  # rounds
 
@@ -32,15 +34,9 @@ GROWTH: dict[str, tuple[Setting, ...]] = {
 
 def measure(setting: Setting, rounds: int) -> dict[str, Any]:
     """A row: the figures of one run of ``rounds`` rounds."""
-    begun: list[float] = []
-
-    def of_round(outgoing: list[Message]) -> None:
-        if outgoing and outgoing[0].metadata.message_type == "train":
-            begun.append(time.perf_counter())
-
     with setting.config(rounds + _WARMUP + 1) as config:
-        grid = told(LocalGrid, of_round)(client_app, 1, config.to_run_config())
-        _, seconds = timed(lambda: run_training(config, grid, LinearModel(setting.features)))
+        model = None if setting.base else LinearModel(setting.features)
+        begun, seconds = begun_rounds(config, model)
     each = [later - earlier for earlier, later in itertools.pairwise(begun[_WARMUP:])]
     return {
         "users": setting.users,
@@ -49,8 +45,23 @@ def measure(setting: Setting, rounds: int) -> dict[str, Any]:
         "judgements_each": setting.each,
         "rounds": rounds,
         "round_ms": 1000 * median(each),
+        "before_seconds": begun[0],
         "seconds": seconds,
     }
+
+
+def begun_rounds(config: RunConfig, model: Model | None) -> tuple[list[float], float]:
+    """When each round of a run began, and when it ended, in seconds from its start."""
+    begun: list[float] = []
+    start = time.perf_counter()
+
+    def of_round(outgoing: list[Message]) -> None:
+        if outgoing and outgoing[0].metadata.message_type == "train":
+            begun.append(time.perf_counter() - start)
+
+    grid = told(LocalGrid, of_round)(client_app, 1, config.to_run_config())
+    run_training(config, grid, model)
+    return begun, time.perf_counter() - start
 
 
 def plot(rows: dict[str, list[dict[str, Any]]]) -> Figure:

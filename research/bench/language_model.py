@@ -275,8 +275,11 @@ class Variants:
 
 
 @contextmanager
-def saved_model(bench: LmBench) -> Iterator[str]:
-    """Yield a folder with a model of random weights; it is removed afterwards."""
+def saved_model(bench: LmBench, words: Any = None) -> Iterator[str]:
+    """Yield a folder with a model of random weights; it is removed afterwards.
+
+    ``words``: the tokenizer, with [PAD] and [UNK]; None: one that knows two words.
+    """
     try:
         from tokenizers import Tokenizer, models
         from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
@@ -284,7 +287,8 @@ def saved_model(bench: LmBench) -> Iterator[str]:
         raise InputError(
             "bench lm needs transformers: pip install 'murmuration-rlhf[lm]'"
         ) from None
-    words = Tokenizer(models.WordLevel({"[PAD]": 0, "[UNK]": 1, "a": 2, "b": 3}, "[UNK]"))
+    two = {"[PAD]": 0, "[UNK]": 1, "a": 2, "b": 3}
+    words = words or Tokenizer(models.WordLevel(two, "[UNK]"))
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]", eos_token="[PAD]"
     )

@@ -19,23 +19,27 @@ from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.strategies.config import RunConfig
 
 _Value = TypeVar("_Value")
+_USERS = "murmuration.research.bench.synthetic_users"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A run: N users with m judgements each, D dimensions, M users in a round."""
+    """A run: N users with m judgements each, D dimensions, M users in a round. With a ``base``
+    users have texts, which that language model learns; m are the most of one user in a round.
+    """
 
     users: int = 2500
     cohort: int = 250
     dimension: int = 384
     each: int = 10
     runtime: str = "local"  # or ray
+    base: str = ""
 
     @property
     def source(self) -> str:
-        """Its judgements."""
-        name = f"users_{self.users}_each_{self.each}"
-        return f"murmuration.research.bench.synthetic_users:{name}"
+        """Its judgements, or texts."""
+        name = f"texts_{self.users}" if self.base else f"users_{self.users}_each_{self.each}"
+        return f"{_USERS}:{name}"
 
     @property
     def features(self) -> HashingFeatures:
@@ -45,10 +49,12 @@ class Setting:
     @contextmanager
     def config(self, rounds: int) -> Iterator[RunConfig]:
         """Settings of a run whose folder is gone afterwards."""
+        texts = {"task": "text", "base": self.base, "lora_rank": 4, "max_tokens": 128}
         with tempfile.TemporaryDirectory(prefix="bench-", dir=Path.cwd()) as folder:
             yield RunConfig(
+                **(texts if self.base else {}),
                 data=self.source,
-                test="murmuration.research.bench.synthetic_users:few",  # so that nobody is held out
+                test=f"{_USERS}:few{'_texts' if self.base else ''}",  # so that nobody is held out
                 cohort=self.cohort,
                 rounds=rounds,
                 seed=0,

@@ -130,16 +130,23 @@ def accounting(as_json: Json = False, quick: _Quick = False) -> None:
 
 @bench.command()
 def memory(as_json: Json = False, quick: _Quick = False) -> None:
-    """The most memory a whole run takes as the number of users grows: d = 384, cohort 1,000."""
+    """The most memory a whole run takes as the number of users grows: d = 384, cohort 1,000; and
+    with texts, about as many for each as on Stack Overflow: a small language model, cohort 50.
+    """
     console, about = _begin(as_json)
-    rows = []
+    rows, text_rows = [], []
     for point in bench_memory.POINTS[: 1 if quick else None]:
         with console.status(f"{point.users:,} users"):
             rows.append(bench_memory.measure_memory(point, rounds=5 if quick else 1000))
+    for point in [bench_memory.QUICK] if quick else bench_memory.TEXT_POINTS:
+        with console.status(f"{point.users:,} users with texts"):
+            text_rows.append(bench_memory.measure_memory(point, rounds=2 if quick else 40))
     columns = ("users", "judgements_each", "cohort", "d", "rounds", "round_ms")
     columns += ("seconds", "peak_mib", "own_mib")
     console.print(_plain("whole runs, each in a process of its own", columns, rows))
-    _end(as_json, "memory", about, rows=rows)
+    columns = ("users", "texts", "cohort", "rounds", "round_ms", "read_seconds", "before_seconds")
+    console.print(_plain("of users' texts", (*columns, "peak_mib", "own_mib"), text_rows))
+    _end(as_json, "memory", about, rows=rows, text_rows=text_rows)
 
 
 @bench.command()

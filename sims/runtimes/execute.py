@@ -14,6 +14,7 @@ from typing import Any
 
 from murmuration.client.app import app as client_app
 from murmuration.client.store import forget_changed, load
+from murmuration.preference import progress
 from murmuration.preference.choices import WORDS
 from murmuration.preference.data.errors import InputError, RowsError
 from murmuration.preference.data.loading import Data
@@ -143,11 +144,11 @@ def check_begins(config: RunConfig) -> None:
 
 @contextlib.contextmanager
 def _pace(live: Any) -> Iterator[None]:
-    """Show how fast an encoder reads texts, where one does so in this process: while it does and,
-    as a line that stays, at the end."""
+    """Show how far this process is with reading rows, tokenizing texts and computing features; of
+    the last also, as a line that stays, how fast that was."""
     handler, before = logging.Handler(), replace(frozen_states.pace)
     handler.emit = lambda record: live.stage(OperatorOnly(record.getMessage()))
-    frozen_states.log.addHandler(handler)
+    progress.log.addHandler(handler)
     try:
         yield
         read = frozen_states.pace.since(before)
@@ -155,7 +156,7 @@ def _pace(live: Any) -> Iterator[None]:
             took = duration(read.seconds)
             live.note(OperatorOnly(f"features: {read.texts:,} texts read in {took}, {read.rate}"))
     finally:
-        frozen_states.log.removeHandler(handler)
+        progress.log.removeHandler(handler)
 
 
 def _load(config: RunConfig) -> Data:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.packed_texts import PackedTexts
 from murmuration.preference.data.texts import UserTexts
 
 
@@ -23,7 +24,7 @@ ROWS = [
 def test_rows_are_grouped_by_user():
     found = read(ROWS)
     assert found.user_ids == ("b", "a", "7")
-    assert found.texts == ["one", "three", " two\n", "four"]
+    assert [*found.texts] == ["one", "three", " two\n", "four"]
     assert found.start_U.tolist() == [0, 2, 3, 4]
     assert found.counts_U.tolist() == [2, 1, 1]
     assert len(found) == 4
@@ -31,7 +32,7 @@ def test_rows_are_grouped_by_user():
 
 def test_select():
     chosen = read(ROWS).select(np.array([2, 0]))
-    assert (chosen.user_ids, chosen.texts) == (("7", "b"), ["four", "one", "three"])
+    assert (chosen.user_ids, [*chosen.texts]) == (("7", "b"), ["four", "one", "three"])
     assert chosen.start_U.tolist() == [0, 1, 3]
     assert read(ROWS).select([]).user_ids == ()
     with pytest.raises(InputError, match="distinct"):
@@ -90,7 +91,11 @@ def test_columns_that_cannot_be(columns, said):
     ],
 )
 def test_what_does_not_fit_together(changes):
-    good = {"user_ids": ("a", "b"), "start_U": np.array([0, 1, 2]), "texts": ["x", "y"]}
+    good = {
+        "user_ids": ("a", "b"),
+        "start_U": np.array([0, 1, 2]),
+        "texts": PackedTexts.of(["x", "y"]),
+    }
     UserTexts(**good)
     with pytest.raises(InputError):
         UserTexts(**{**good, **changes})

@@ -285,8 +285,8 @@ def test_pace_in_words():
 
 def test_the_log_is_told_now_and_then(caplog, monkeypatch):
     pace = Pace()
-    with caplog.at_level("INFO", logger="murmuration.features"):
-        pace.add(10, frozen_states._SECONDS - 1, 10, 1_100)
+    with caplog.at_level("INFO", logger="murmuration.progress"):
+        pace.add(10, frozen_states.SECONDS - 1, 10, 1_100)
         assert not caplog.text
         pace.add(90, 1.0, 100, 1_100)
         assert "computing features: 100 of 1,100 texts, 20 texts per second" in caplog.text

@@ -128,7 +128,7 @@ def test_too_little_room_is_said_before_anything_is_written():
     )
     done = alone(code)
     assert done.returncode == 1
-    assert "InputError: features cannot be kept in a temporary file (File too large)" in done.stderr
+    assert "InputError: rows cannot be kept in a temporary file (File too large)" in done.stderr
     assert "TMPDIR" in done.stderr
 
 

@@ -1,0 +1,27 @@
+"""How far long work is: a line in the log now and then, for whoever sets a handler there."""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from murmuration.preference.escaping import get_logger
+
+log = get_logger("murmuration.progress")
+log.setLevel(logging.INFO)
+
+#: From one line to the next.
+SECONDS = 5.0
+_EACH = 1024  # items between looks at the clock
+_Item = TypeVar("_Item")
+
+
+def counted_aloud(items: Iterable[_Item], doing: str, total: int = 0) -> Iterator[_Item]:
+    """Yield the items, and log now and then how many are done, of ``total`` if that is known."""
+    begun = logged = time.monotonic()
+    of_all = f" of {total:,}" if total else ""
+    for done, item in enumerate(items, start=1):
+        yield item
+        if done % _EACH == 0 and (now := time.monotonic()) >= logged + SECONDS:
+            logged = now
+            log.info("%s: %s, %.0f per second", doing, f"{done:,}{of_all}", done / (now - begun))
