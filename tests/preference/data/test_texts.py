@@ -5,7 +5,9 @@ import pytest
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.packed_texts import PackedTexts
+from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
+from murmuration.preference.features import mapped_rows
 
 
 def read(rows, **more):
@@ -106,3 +108,54 @@ def test_nested_names():
     placed = [("f", number, row) for number, row in enumerate(rows, start=1)]
     texts = UserTexts.from_placed_rows(placed, columns={"user_id": "who.id"})
     assert (texts.user_ids, texts.counts_U.tolist()) == (("ann", "bob"), [2, 1])
+
+
+def told(found):
+    """All that there is of texts."""
+    return (
+        *(found.user_ids, [*found.texts], found.start_U.tolist()),
+        *(found.set_aside, found.left_out, found.notes),
+    )
+
+
+HOSTILE = ["", " \n", "x" * 3000, "\ud800", "\udcff", "\x00", None, 3, ["a"], "🙂", "fine"]
+
+
+def test_hostile_texts_are_left_out_alone(monkeypatch):
+    """Wherever texts lie; each stays its user's own matter, and the file is as it was."""
+    rows = [{"user_id": f"u{n % 3}", "text": text} for n, text in enumerate(HOSTILE)]
+    schema = Schema(max_characters=2000)
+    found = read(rows, on_bad_rows="isolate", schema=schema)
+    assert found.user_ids == ("u0", "u1", "u2")
+    assert [*found.texts] == ["🙂", "fine", "\x00"]
+    assert found.counts_U.tolist() == [1, 1, 1]
+    said = ("empty", "empty", "3000 characters", "surrogate", "not UTF-8", "text", "text", "text")
+    assert len(found.set_aside) == len(said)
+    for reason, part in zip(found.set_aside, said, strict=True):
+        assert part in reason
+    monkeypatch.setattr(mapped_rows, "IN_MEMORY", 0)
+    assert told(read(rows, on_bad_rows="isolate", schema=schema)) == told(found)
+
+
+def test_one_user_with_too_many_rows():
+    rows = [{"user_id": u, "text": f"{n}"} for n, u in enumerate("abaab")]
+    with pytest.raises(InputError, match="f:4: more than 2 rows of this user"):
+        read(rows, schema=Schema(max_judgements=2))
+    found = read(rows, schema=Schema(max_judgements=2), on_bad_rows="skip")
+    assert ([*found.texts], found.left_out) == (["0", "2", "1", "4"], 1)
+
+
+def test_what_is_broken_off_leaves_nothing(tmp_path, monkeypatch):
+    """And what is begun again is the same."""
+    monkeypatch.setattr(mapped_rows, "IN_MEMORY", 0)
+    monkeypatch.setattr(mapped_rows, "_PART", 1)
+    monkeypatch.setattr(mapped_rows.tempfile, "tempdir", str(tmp_path))
+
+    def interrupted():
+        yield from [("f", line, row) for line, row in enumerate(ROWS, start=1)]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        UserTexts.from_placed_rows(interrupted())
+    assert not [*tmp_path.iterdir()]
+    assert [*read(ROWS).texts] == ["one", "three", " two\n", "four"]

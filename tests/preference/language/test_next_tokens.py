@@ -12,6 +12,7 @@ from language_models import model_on, start, taken
 from murmuration.preference.data.judgements import InputError, Judgements, LeftOut
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
+from murmuration.preference.features import mapped_rows
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.next_tokens import scored_tokens
@@ -222,6 +223,32 @@ def test_sft_sees_no_label_among_several(made):
         found.append(ours(examples, start(base), taken(examples)))
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])
+
+
+def test_mapped_texts_and_tokens_give_the_same_bits(made, monkeypatch):
+    """And so do a user's own examples, taken out of all."""
+    base, examples = made()
+    theta_D, chosen = start(base), taken(examples, 9)
+    expected = ours(examples, theta_D, chosen)
+    monkeypatch.setattr(mapped_rows, "IN_MEMORY", 0)
+    _, mapped = made(data=own())
+    assert torch.equal(mapped.tokens.ids, examples.tokens.ids)
+    assert mapped.tokens.start_T.tolist() == examples.tokens.start_T.tolist()
+    assert torch.equal(ours(mapped, theta_D, chosen), expected)
+    assert mapped.accuracy(theta_D.numpy()) == examples.accuracy(theta_D.numpy())
+    for user in range(3):
+        alone = mapped.select(np.array([user]))
+        assert torch.equal(ours(alone, theta_D, taken(alone, 9)), expected[user : user + 1])
+
+
+def test_what_few_users_show_is_short_however_many_texts_there_are(made):
+    _, examples = made()
+    few = examples.select(np.array([2]))
+    text_M, place_JK = few.shown()
+    assert text_M.tolist() == few.text_JK[:, 0].tolist() == [4, 5, 6, 7, 8]
+    assert place_JK.tolist() == [[0], [1], [2], [3], [4]]
+    gap = replace(few, text_JK=np.array([[7, -1], [4, 7]]))
+    assert [part.tolist() for part in gap.shown()] == [[4, 7], [[1, 2], [0, 1]]]
 
 
 def test_what_does_not_fit(made, make_rows, language_model, tmp_path):

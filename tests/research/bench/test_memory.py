@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from murmuration.research.bench.memory import measure_memory
+from murmuration.research.bench.memory import QUICK, measure_memory
 from murmuration.research.bench.setting import Setting
+from murmuration.research.bench.synthetic_users import texts_of_each
 
 TINY = Setting(users=30, cohort=10, dimension=8)
 
@@ -23,6 +24,14 @@ def test_a_row():
     row = measure_memory(TINY, rounds=2)
     assert row["users"] == 30
     assert 50 < row["own_mib"] < row["peak_mib"]  # an interpreter with torch
+
+
+@pytest.mark.slow
+def test_a_row_of_texts():
+    row = measure_memory(replace(QUICK, users=30), rounds=1)
+    assert (row["users"], row["texts"]) == (30, int(texts_of_each(30).sum()))
+    assert row["read_seconds"] > 0 and 0 < row["before_seconds"] < row["seconds"]
+    assert 50 < row["own_mib"] < row["peak_mib"]
 
 
 def test_a_run_that_fails_says_why():
@@ -63,8 +72,9 @@ def test_what_is_mapped_is_not_the_processs_own(tmp_path):
 LIMITED = """
 import resource
 from murmuration.research.bench.memory import main
+from murmuration.research.bench.setting import Setting
 resource.setrlimit(resource.RLIMIT_DATA, (2 * 2**30, 2 * 2**30))
-main(100_000, 1000, 385, 10, 2)
+main(Setting(users=100_000, cohort=1000, dimension=385), 2)
 """
 
 
