@@ -25,7 +25,8 @@ class PackedTexts(Sequence[str]):
 
     def __init__(self, bytes_: np.ndarray, start_T: np.ndarray, text_R: np.ndarray) -> None:
         self._bytes, self._start_T, self._text_R = bytes_, start_T, text_R
-        self._view = memoryview(bytes_)  # a part of it is made sooner than one of an array
+        self._view = memoryview(bytes_)  # pyright: ignore[reportArgumentType]
+        # a part of it is made sooner than one of an array
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Self:

@@ -229,6 +229,6 @@ def _peak(size: int) -> float:
 
     def multiply(times: int) -> None:
         for _ in range(times):
-            one @ one
+            torch.mm(one, one)
 
     return max(2.0 * size**3 * 8 / _reading(multiply, 8)[0] for _ in range(5))

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cards import result_of_a_run
+from cards import Parsed, result_of_a_run
 from hypothesis import given
 from hypothesis import strategies as st
-from parsed import Parsed
 
 from murmuration.privacy.figures import round_digits
 from murmuration.ranking.arena import Arena

@@ -7,9 +7,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from cards import Parsed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from parsed import Parsed
 
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.theorems import Mechanism

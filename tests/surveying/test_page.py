@@ -4,8 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from cards import result_of_a_run
-from parsed import Parsed
+from cards import Parsed, result_of_a_run
 
 from murmuration.privacy.accounting.terms import Trust
 from murmuration.surveying.page import in_numbers, page, quantile_lines, sections, write_survey

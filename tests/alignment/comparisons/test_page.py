@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import numpy as np
 import pytest
-from parsed import Parsed
+from cards import Parsed
 
 from murmuration.alignment.comparisons.comparison import ComparisonRequest, Side, compare
 from murmuration.alignment.comparisons.page import page, short_names, shown_text
