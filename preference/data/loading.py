@@ -21,6 +21,7 @@ from murmuration.preference.data.conversations import (
     shared_words,
 )
 from murmuration.preference.data.errors import BadRow, InputError, RowsError
+from murmuration.preference.data.files.progress import counted_aloud
 from murmuration.preference.data.files.reading import KNOWN, source_rows
 from murmuration.preference.data.formats.format import Format, WholeSource
 from murmuration.preference.data.formats.reading import Formatted
@@ -31,7 +32,6 @@ from murmuration.preference.data.rows import cells_of
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.data.sources import Placed
 from murmuration.preference.data.texts import UserTexts
-from murmuration.preference.progress import counted_aloud
 
 #: What users have, grouped by user.
 Data = Judgements | UserTexts

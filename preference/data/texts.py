@@ -24,8 +24,8 @@ from murmuration.preference.data.columns import (
     with_user,
 )
 from murmuration.preference.data.errors import BadRow, InputError
+from murmuration.preference.data.files.packed_texts import PackedTexts
 from murmuration.preference.data.judgements import LeftOut, OnBadRows, check_grouped, rows_of
-from murmuration.preference.data.packed_texts import PackedTexts
 from murmuration.preference.data.rows import (
     cells_of,
     check_count,
@@ -161,7 +161,7 @@ class UserTexts:
                     notes.update(note)
                     yield text
 
-        texts = PackedTexts.of(read())
+        texts = PackedTexts.pack(read())
         left_out.check(len(texts), f"{source}: no texts: there are no rows")
         return cls(
             user_ids=tuple(place_of),

@@ -48,9 +48,9 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from murmuration.preference.data.files.progress import SECONDS, log
 from murmuration.preference.language.machine import last_digits
 from murmuration.preference.language.row_cache import RowCache, key_of, user_folder
-from murmuration.preference.progress import SECONDS, log
 from murmuration.privacy.mechanisms.parallel import on_each_core, one_core
 
 #: Bytes on disk of one network's states: pooled, or whole; and of these in memory.

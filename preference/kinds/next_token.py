@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from murmuration.preference.data.files.packed_texts import PackedTexts
 from murmuration.preference.data.judgements import LeftOut
 from murmuration.preference.data.loading import Data
-from murmuration.preference.data.packed_texts import PackedTexts
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.kinds.language import LanguageModel, long_texts
@@ -39,6 +39,6 @@ class TextsModel(LanguageModel):
 
     def longest_examples(self, schema: Schema, most: int) -> LanguageExamples:
         """One made-up user with ``most`` windows: a long text makes several."""
-        texts = PackedTexts.of(long_texts(self.network.settings.max_tokens, most))
+        texts = PackedTexts.pack(long_texts(self.network.settings.max_tokens, most))
         examples = self.examples(UserTexts(("made up",), np.array([0, most]), texts))
         return replace(examples, text_JK=examples.text_JK[:most], start_U=torch.tensor([0, most]))

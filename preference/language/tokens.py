@@ -30,6 +30,7 @@ import torch
 
 from murmuration.preference.data.conversations import asked_turns, system_turn
 from murmuration.preference.data.errors import InputError
+from murmuration.preference.data.files.progress import counted_aloud
 from murmuration.preference.features.mapped_rows import as_tensor, joined
 from murmuration.preference.language.confined.tokenizer import (
     control_tokens,
@@ -38,7 +39,6 @@ from murmuration.preference.language.confined.tokenizer import (
     written,
 )
 from murmuration.preference.language.row_cache import RowCache, key_of, named_folder
-from murmuration.preference.progress import counted_aloud
 
 _BETWEEN = "\n\n"  # prompt and response, where no template says
 _AT_A_TIME = 4096  # texts that are looked up, and those that are missing computed

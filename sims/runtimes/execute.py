@@ -14,9 +14,9 @@ from typing import Any
 
 from murmuration.client.app import app as client_app
 from murmuration.client.store import forget_changed, load
-from murmuration.preference import progress
 from murmuration.preference.choices import WORDS
 from murmuration.preference.data.errors import InputError, RowsError
+from murmuration.preference.data.files import progress
 from murmuration.preference.data.loading import Data
 from murmuration.preference.escaping import visible
 from murmuration.preference.features import frozen_states

@@ -11,8 +11,8 @@ from murmuration.client import answers
 from murmuration.client.answers import Host
 from murmuration.client.labels.memory import LabelState
 from murmuration.client.store import UserStore
+from murmuration.preference.data.files.packed_texts import PackedTexts
 from murmuration.preference.data.judgements import InputError, Judgements
-from murmuration.preference.data.packed_texts import PackedTexts
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.features.hashing import HashingFeatures
@@ -94,7 +94,7 @@ def test_terms_of_the_owner_count(host):
 
 
 def test_texts_are_not_told_as_what_was_shown_or_judged(host):
-    texts = UserTexts(("a", "b"), np.array([0, 1, 2]), PackedTexts.of(["mine", "also mine"]))
+    texts = UserTexts(("a", "b"), np.array([0, 1, 2]), PackedTexts.pack(["mine", "also mine"]))
     writers = Host(
         store=lambda: UserStore(texts, 0), labels=host.labels, source=host.source, terms={}
     )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.data.packed_texts import PackedTexts
+from murmuration.preference.data.files.packed_texts import PackedTexts
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.features import mapped_rows
@@ -96,7 +96,7 @@ def test_what_does_not_fit_together(changes):
     good = {
         "user_ids": ("a", "b"),
         "start_U": np.array([0, 1, 2]),
-        "texts": PackedTexts.of(["x", "y"]),
+        "texts": PackedTexts.pack(["x", "y"]),
     }
     UserTexts(**good)
     with pytest.raises(InputError):

@@ -9,8 +9,8 @@ import torch
 from language_models import model_on, save_gpt2
 from torch.nn.functional import logsigmoid
 
+from murmuration.preference.data.files.packed_texts import PackedTexts
 from murmuration.preference.data.judgements import InputError, Judgements
-from murmuration.preference.data.packed_texts import PackedTexts
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.features import frozen_states
 from murmuration.preference.language.base import layers
@@ -81,7 +81,7 @@ def test_gradients_are_those_of_the_whole_network(language_model, make_rows, kin
     if task == "text":
         texts = ["Save it, or bet on it.", "Buy it today!", "What now?"]
         examples = model_on(base).examples(
-            UserTexts(("a", "b"), np.array([0, 2, 3]), PackedTexts.of(texts))
+            UserTexts(("a", "b"), np.array([0, 2, 3]), PackedTexts.pack(texts))
         )
     else:
         examples = examples_of(base, make_rows)

@@ -25,11 +25,10 @@ class PackedTexts(Sequence[str]):
 
     def __init__(self, bytes_: np.ndarray, start_T: np.ndarray, text_R: np.ndarray) -> None:
         self._bytes, self._start_T, self._text_R = bytes_, start_T, text_R
-        self._view = memoryview(bytes_)  # pyright: ignore[reportArgumentType]
-        # a part of it is made sooner than one of an array
+        self._view = bytes_.data  # a part of it is made sooner than one of the array
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> Self:
+    def pack(cls, texts: Iterable[str]) -> Self:
         """Pack texts, which have no lone surrogates.
 
         Raises:
@@ -41,7 +40,7 @@ class PackedTexts(Sequence[str]):
 
     def __reduce__(self) -> tuple[object, ...]:
         """As their own bytes alone, wherever they lie: others' go to no other process."""
-        return type(self).of, ([*self],)
+        return type(self).pack, ([*self],)
 
     def __len__(self) -> int:
         return len(self._text_R)

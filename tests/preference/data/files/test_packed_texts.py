@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from murmuration.preference.data.packed_texts import PackedTexts
+from murmuration.preference.data.files.packed_texts import PackedTexts
 from murmuration.preference.features import mapped_rows
 
 TEXTS = ["one", "zwei\r\n", "三", "\x00", "🙂" * 50, " ", "last"]
@@ -15,7 +15,7 @@ TEXTS = ["one", "zwei\r\n", "三", "\x00", "🙂" * 50, " ", "last"]
 def packed(request, monkeypatch):
     """In a mapped file, and in memory."""
     monkeypatch.setattr(mapped_rows, "IN_MEMORY", request.param)
-    return PackedTexts.of(iter(TEXTS))
+    return PackedTexts.pack(iter(TEXTS))
 
 
 def test_each_is_what_it_was(packed):
@@ -23,7 +23,7 @@ def test_each_is_what_it_was(packed):
     assert len(packed) == len(TEXTS)
     assert (packed[-1], packed[np.int64(2)]) == ("last", "三")
     assert [*packed[1:3]] == TEXTS[1:3]
-    assert [*PackedTexts.of([])] == []
+    assert [*PackedTexts.pack([])] == []
     with pytest.raises(IndexError):
         packed[len(TEXTS)]
 
@@ -43,4 +43,4 @@ def test_another_process_gets_no_others(packed):
 
 def test_half_a_surrogate_pair_is_no_text():
     with pytest.raises(UnicodeEncodeError):
-        PackedTexts.of(["\ud800"])
+        PackedTexts.pack(["\ud800"])

@@ -1,7 +1,7 @@
 """How far long work is: said now and then, and nothing of it changes the work."""
 
-from murmuration.preference import progress
-from murmuration.preference.progress import counted_aloud
+from murmuration.preference.data.files import progress
+from murmuration.preference.data.files.progress import counted_aloud
 
 
 def test_the_log_is_told_now_and_then(caplog, monkeypatch):
