@@ -5,7 +5,6 @@ from typing import Any
 
 from murmuration.preference.bases import base_of
 from murmuration.preference.choices import USER_PASSES
-from murmuration.preference.kinds.language import LanguageModel
 from murmuration.preference.language.machine import usual_device
 from murmuration.preference.language.memory import round_bytes
 from murmuration.strategies.config import RunConfig
@@ -21,9 +20,9 @@ def memory_figures(run: RunConfig, users: int) -> dict[str, Any]:
     Raises:
         InputError: the base cannot be read.
     """
-    model = base_of(base_config(run), weights=False)
-    if not isinstance(model, LanguageModel):
+    if not run.trains_layers:
         return {}
+    model: Any = base_of(base_config(run), weights=False)
     texts = (run.group_size or DEFAULT_GROUP_SIZE) * model.texts_of_each(run.schema)
     result: dict[str, Any] = {}
     for mode in USER_PASSES:
