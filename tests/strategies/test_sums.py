@@ -132,6 +132,7 @@ def test_further_releases_of_a_round_add_up_with_the_first_and_with_a_hold_out()
     event = plan.mechanism.event
     assert plan.charges == {**once.charges, event: 6}
     assert once.charges[event] == 3
+    assert 2.97 < Twice.for_epsilon(3.0, **CLIPPED).epsilon() <= 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
