@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import pairwise
@@ -28,6 +29,7 @@ from murmuration.preference.language.examples import TokenExamples
 from murmuration.preference.language.policies import PolicyExamples
 from murmuration.research.bench import flower_runs
 from murmuration.research.bench.setting import Setting
+from murmuration.research.bench.synthetic_users import write_rows
 
 PFL = "pfl==0.6.0"
 _ROUNDS = 15
@@ -110,9 +112,13 @@ def flower_users_per_second(setting: Setting, users_per_node: int | None) -> flo
     Raises:
         NoRival: Flower failed.
     """
-    with setting.config(_FLOWER_ROUNDS) as config:
+    with setting.config(_FLOWER_ROUNDS) as config, tempfile.TemporaryDirectory() as folder:
+        # Flower's app brings a package of its own, without benchmarks: it reads files.
+        files = {name: str(Path(folder, f"{name}.jsonl")) for name in ("data", "test")}
+        for name, file in files.items():
+            write_rows(getattr(config, name).rpartition(":")[2], file)
         try:
-            result = flower_runs.execute(config, users_per_node=users_per_node)
+            result = flower_runs.execute(replace(config, **files), users_per_node=users_per_node)
         except (InputError, RuntimeError) as error:
             raise NoRival(f"Flower failed: {error}") from error
     return float(result["users_per_second"])

@@ -98,7 +98,7 @@ def __getattr__(name: str) -> _Rows:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def main(name: str, path: str) -> None:
+def write_rows(name: str, path: str) -> None:
     """Write the rows of such a name to a file, one in each line."""
     made = globals()[name] if name in globals() else __getattr__(name)
     with Path(path).open("w", encoding="utf-8") as file:
@@ -106,4 +106,4 @@ def main(name: str, path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    write_rows(*sys.argv[1:3])

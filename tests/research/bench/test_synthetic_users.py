@@ -49,10 +49,10 @@ def test_a_seed_says_who_has_how_many_and_which():
 
 
 def test_a_file_has_the_same(tmp_path):
-    synthetic_users.main("texts_20", str(tmp_path / "made.jsonl"))
+    synthetic_users.write_rows("texts_20", str(tmp_path / "made.jsonl"))
     found, made = load_data("text", str(tmp_path / "made.jsonl")), read_texts("texts_20")
     assert ([*found.texts], found.user_ids) == ([*made.texts], made.user_ids)
-    synthetic_users.main("users_2_each_3", str(tmp_path / "judged.jsonl"))
+    synthetic_users.write_rows("users_2_each_3", str(tmp_path / "judged.jsonl"))
     assert len(load_judgements(str(tmp_path / "judged.jsonl"))) == 6
 
 
