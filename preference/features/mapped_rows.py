@@ -141,10 +141,10 @@ def _mapped(
     return as_tensor(found_RD)
 
 
-def as_tensor(found: np.ndarray) -> torch.Tensor:
+def as_tensor(rows: np.ndarray) -> torch.Tensor:
     """Rows as a tensor, which shares their memory and must not be written to."""
     import torch
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that tensors do not know what must not be written to
-        return torch.from_numpy(found)
+        return torch.from_numpy(rows)

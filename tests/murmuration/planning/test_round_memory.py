@@ -15,13 +15,13 @@ GIB = {"memory_isolated_gib", "memory_shared_gib", "memory_server_gib"}
 
 def test_a_base_has_the_memory_of_each_mode(language_model):
     base = str(language_model("gpt2"))
-    found = plan(**GIVEN, base=base, group_size=2)
-    assert 0.7 < found["memory_isolated_gib"] < found["memory_shared_gib"] < 2.0
-    assert found["memory_shared"].startswith("Memory of a round of shared passes, GiB at most on")
-    assert all(f" {part} " in found["memory_isolated"] for part in ("network", "rows", "server"))
+    planned = plan(**GIVEN, base=base, group_size=2)
+    assert 0.7 < planned["memory_isolated_gib"] < planned["memory_shared_gib"] < 2.0
+    assert planned["memory_shared"].startswith("Memory of a round of shared passes, GiB at most on")
+    assert all(f" {part} " in planned["memory_isolated"] for part in ("network", "rows", "server"))
     more = plan(**GIVEN, base=base, group_size=8, train="full")
-    assert all(more[name] > found[name] for name in GIB)
-    assert found["epsilon"] == more["epsilon"]  # a group size costs nothing there
+    assert all(more[name] > planned[name] for name in GIB)
+    assert planned["epsilon"] == more["epsilon"]  # a group size costs nothing there
 
 
 def test_it_is_that_of_a_run_with_these_settings(language_model):

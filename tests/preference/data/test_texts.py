@@ -110,11 +110,11 @@ def test_nested_names():
     assert (texts.user_ids, texts.counts_U.tolist()) == (("ann", "bob"), [2, 1])
 
 
-def told(found):
+def parts_of(texts):
     """All that there is of texts."""
     return (
-        *(found.user_ids, [*found.texts], found.start_U.tolist()),
-        *(found.set_aside, found.left_out, found.notes),
+        *(texts.user_ids, [*texts.texts], texts.start_U.tolist()),
+        *(texts.set_aside, texts.left_out, texts.notes),
     )
 
 
@@ -125,16 +125,25 @@ def test_hostile_texts_are_left_out_alone(monkeypatch):
     """Wherever texts lie; each stays its user's own matter, and the file is as it was."""
     rows = [{"user_id": f"u{n % 3}", "text": text} for n, text in enumerate(HOSTILE)]
     schema = Schema(max_characters=2000)
-    found = read(rows, on_bad_rows="isolate", schema=schema)
-    assert found.user_ids == ("u0", "u1", "u2")
-    assert [*found.texts] == ["🙂", "fine", "\x00"]
-    assert found.counts_U.tolist() == [1, 1, 1]
-    said = ("empty", "empty", "3000 characters", "surrogate", "not UTF-8", "text", "text", "text")
-    assert len(found.set_aside) == len(said)
-    for reason, part in zip(found.set_aside, said, strict=True):
+    texts = read(rows, on_bad_rows="isolate", schema=schema)
+    assert texts.user_ids == ("u0", "u1", "u2")
+    assert [*texts.texts] == ["🙂", "fine", "\x00"]
+    assert texts.counts_U.tolist() == [1, 1, 1]
+    reasons = (
+        "empty",
+        "empty",
+        "3000 characters",
+        "surrogate",
+        "not UTF-8",
+        "text",
+        "text",
+        "text",
+    )
+    assert len(texts.set_aside) == len(reasons)
+    for reason, part in zip(texts.set_aside, reasons, strict=True):
         assert part in reason
     monkeypatch.setattr(mapped_rows, "IN_MEMORY", 0)
-    assert told(read(rows, on_bad_rows="isolate", schema=schema)) == told(found)
+    assert parts_of(read(rows, on_bad_rows="isolate", schema=schema)) == parts_of(texts)
 
 
 def test_one_user_with_too_many_rows():

@@ -75,8 +75,8 @@ def test_all_weights_of_350_million_take_less_than_60_gb(large, monkeypatch, dev
     monkeypatch.setattr(memory, "usual_device", lambda: torch.device(device))
     base = outline(large, train="full", task="text", max_tokens=128, dtype="bfloat16")
     assert 3.5e8 < base.dimension < 3.6e8
-    found = round_bytes(base, 16, users=1024, shared_passes=shared)
-    assert found.total + (found.server if device == "cpu" else 0) < 60e9
+    bound = round_bytes(base, 16, users=1024, shared_passes=shared)
+    assert bound.total + (bound.server if device == "cpu" else 0) < 60e9
 
 
 def test_each_part_is_as_large_as_what_decides_it(monkeypatch):
