@@ -10,13 +10,14 @@ nothing in it is tuned (see `research.reproductions.alignment.answers`).
 
 Wins are judged by **gold rewards**, which were trained without privacy on workers of
 ``gold.jsonl``, on whom no other reward was trained. They are models too: their accuracy on people
-is a row of the result. A win is over the base's first answer to the same prompt, which is not in
-the pool; equals are half a win. Length-controlled wins are those at equal length by a logistic
-regression (`alignment.comparisons.length_control`, with the spread of lengths of the whole pool).
+is a row of the result. A win is over another answer of the base to the same prompt, on average over
+several that are not chosen from; equals are half a win. Length-controlled wins are those at equal
+length by a logistic regression (`alignment.comparisons.length_control`, with the spread of lengths
+of all pairs).
 
 Intervals are at 95 %, over prompts *and* seeds (`crossed_draws`).
 
-Legend: S seeds, P prompts, N answers to each, I heads, R texts, D features.
+Legend: S seeds, P prompts, N answers to each, K answers that they meet, I heads, D features.
 """
 
 import itertools
@@ -76,6 +77,7 @@ class Plan:
         seeds: of rewards.
         prompts: the number of public questions.
         best_of: the numbers of answers from which a reward chooses; the last is that of all.
+        met: the number of other answers of the base that each of these is compared with.
         rounds, cohort: of rewards and gold rewards.
         heads: settings of `--train head` beside the base, by name: rewards of which only the
             accuracy is measured.
@@ -87,6 +89,7 @@ class Plan:
     seeds: int = 5
     prompts: int = 300
     best_of: Sequence[int] = (2, 4, 16)
+    met: int = 5
     rounds: int = 200
     cohort: int = 540
     heads: Mapping[str, Mapping[str, Any]] = field(
@@ -126,41 +129,46 @@ class Judge:
         name: of the features that it reads.
         seen: its accuracy by user on other people, in debates of its training.
         unseen: the same, on others.
-        gain_PN: its reward of each answer of the pool over that of the base's first one.
+        gain_PNK: its reward of each answer of the pool over that of each which it meets.
     """
 
     name: str
     seen: float
     unseen: float
-    gain_PN: np.ndarray
+    gain_PNK: np.ndarray
 
     @property
-    def wins_PN(self) -> np.ndarray:
+    def gain_PN(self) -> np.ndarray:
+        """The gains over those that are met, on average: in the order of the judge's rewards."""
+        return self.gain_PNK.mean(2)
+
+    @property
+    def wins_PNK(self) -> np.ndarray:
         """1, 0, or 0.5 of equals."""
-        return (np.sign(self.gain_PN) + 1) / 2
+        return (np.sign(self.gain_PNK) + 1) / 2
 
 
 class Pool:
-    """Answers that are chosen from, beside the base's first one to each prompt."""
+    """Answers of the base that are chosen from, and others to the same prompts that these meet."""
 
-    def __init__(self, answers: Sequence[Sequence[Answer]]) -> None:
-        """Take the base's first answer of each row apart; rewards choose from the others."""
-        self.first = [row[0] for row in answers]
-        self.others = [row[1:] for row in answers]
+    def __init__(self, answers: Sequence[Sequence[Answer]], met: int) -> None:
+        """Take the first ``met`` answers of each row apart; rewards choose from the others."""
+        self.met = [row[:met] for row in answers]
+        self.others = [row[met:] for row in answers]
 
     def per_answer(self, figure: Any) -> np.ndarray:
         """A figure of each answer of the pool, (P, N)."""
         return np.array([[figure(answer) for answer in row] for row in self.others], dtype=float)
 
     @cached_property
-    def longer_PN(self) -> np.ndarray:
-        """The length of an answer less that of the base's first one, in characters."""
-        first_P1 = np.array([[len(answer.response)] for answer in self.first])
-        return self.per_answer(lambda answer: len(answer.response)) - first_P1
+    def longer_PNK(self) -> np.ndarray:
+        """The length of each answer less that of each which it meets, in characters."""
+        met_PK = np.array([[len(answer.response) for answer in row] for row in self.met])
+        return self.per_answer(lambda answer: len(answer.response))[:, :, None] - met_PK[:, None]
 
     def rewards(self, theta_ID: Sequence[np.ndarray], features: FeatureMap) -> np.ndarray:
-        """The rewards by each head of the base's first answer and all others, (I, P, 1 + N)."""
-        rows = [[one, *row] for one, row in zip(self.first, self.others, strict=True)]
+        """The rewards by each head of the answers that are met and all others, (I, P, K + N)."""
+        rows = [[*met, *row] for met, row in zip(self.met, self.others, strict=True)]
         flat = [answer for row in rows for answer in row]
         rewards_IR = rewards_at(
             theta_ID, features, [one.prompt for one in flat], [one.response for one in flat]
@@ -215,8 +223,9 @@ def compared(people: Mapping[str, Judgements], base: str, out: Path, plan: Plan)
         plan: of the comparison.
     """
     others, differences, debates = of_left_out(people, out, plan)
-    samples = 1 + max(plan.best_of)
-    pool = Pool(written(out / "answers", base, requests(plan.prompts), samples))
+    samples = plan.met + max(plan.best_of)
+    answers = written(out / "answers", base, requests(plan.prompts), samples)
+    pool = Pool(answers, plan.met)
     rewards: dict[str, Rewards] = {}
     judges: dict[str, Judge] = {}
     for name in tracked(plan.features, "rewards", len(plan.features)):
@@ -311,7 +320,7 @@ def longer_right(people: Mapping[str, Judgements]) -> tuple[Accuracy, Accuracy]:
 def length_alone(people: Mapping[str, Judgements], pool: Pool) -> Judge:
     """The judge that prefers the longer answer."""
     seen, unseen = (longer_wins(people[group]).by_user for group in ("test", "unseen"))
-    return Judge(LONGER, seen, unseen, pool.longer_PN)
+    return Judge(LONGER, seen, unseen, pool.longer_PNK)
 
 
 def learned(
@@ -324,16 +333,15 @@ def learned(
     gold_D = _head(examples["gold"], plan, None, 0)
     seen, unseen = right_about(examples, gold_D)
     theta_ID = [gold_D, *(theta_D for some in theta_SD.values() for theta_D in some)]
-    rewards_IPN = pool.rewards(theta_ID, features)
-
-    shape = len(plan.epsilons), plan.seeds, *rewards_IPN[0, :, 1:].shape
-    by_epsilon = rewards_IPN[1:, :, 1:].reshape(shape)
+    met_IPK, others_IPN = np.split(pool.rewards(theta_ID, features), [plan.met], axis=2)
+    by_epsilon = others_IPN[1:].reshape(len(plan.epsilons), plan.seeds, *others_IPN.shape[1:])
+    gold_PNK = others_IPN[0, :, :, None] - met_IPK[0, :, None]
     return (
         Rewards(
             dict(zip(plan.epsilons, by_epsilon, strict=True)),
             accuracies(examples, theta_SD),
         ),
-        Judge(name, seen.by_user, unseen.by_user, rewards_IPN[0, :, 1:] - rewards_IPN[0, :, :1]),
+        Judge(name, seen.by_user, unseen.by_user, gold_PNK),
     )
 
 
@@ -407,7 +415,8 @@ def reward_differences(
 
 
 def _win_rows(rewards: Mapping[str, Rewards], judge: Judge, pool: Pool, plan: Plan) -> list[Row]:
-    draws = CrossedDraws(len(pool.first), plan.seeds)
+    draws = CrossedDraws(len(pool.others), plan.seeds)
+    wins_PN, pairs = judge.wins_PNK.mean(2), (len(pool.others), -1)
     cut_off_PN = pool.per_answer(lambda answer: answer.cut_off)
     words_PN = pool.per_answer(lambda answer: len(answer.response.split()))
     rows: list[Row] = []
@@ -421,7 +430,9 @@ def _win_rows(rewards: Mapping[str, Rewards], judge: Judge, pool: Pool, plan: Pl
             for epsilon in plan.epsilons:
                 gain_B = draws.means(chance_SPN[epsilon], judge.gain_PN)
                 controlled_B = draws.length_controlled(
-                    chance_SPN[epsilon], judge.wins_PN, pool.longer_PN
+                    np.repeat(chance_SPN[epsilon] / plan.met, plan.met, axis=2),
+                    judge.wins_PNK.reshape(pairs),
+                    pool.longer_PNK.reshape(pairs),
                 )
                 rows.append(
                     {
@@ -430,7 +441,7 @@ def _win_rows(rewards: Mapping[str, Rewards], judge: Judge, pool: Pool, plan: Pl
                         "epsilon": epsilon,
                         "best_of": n,
                         "kl_at_most": kl_bound(n),
-                        **interval("win", draws.means(chance_SPN[epsilon], judge.wins_PN)),
+                        **interval("win", draws.means(chance_SPN[epsilon], wins_PN)),
                         **interval("controlled", controlled_B),
                         **interval("gain", gain_B),
                         **interval("of_nonprivate", gain_B / free_B),
@@ -451,7 +462,8 @@ def _judge_rows(judges: Mapping[str, Judge], plan: Plan) -> list[Row]:
         row: dict[str, Any] = {"judge": judge.name, "seen": judge.seen, "unseen": judge.unseen}
         chance_PN = chances(judge.gain_PN, n)
         for other in judges.values():
-            row[f"wins_by_{other.name}"] = float((chance_PN * other.wins_PN).sum(1).mean())
+            wins_PN = other.wins_PNK.mean(2)
+            row[f"wins_by_{other.name}"] = float((chance_PN * wins_PN).sum(1).mean())
         rows.append(row)
     return rows
 
@@ -459,26 +471,26 @@ def _judge_rows(judges: Mapping[str, Judge], plan: Plan) -> list[Row]:
 def _examples(
     rewards: Mapping[str, Rewards], judges: Mapping[str, Judge], pool: Pool, plan: Plan
 ) -> list[dict[str, Any]]:
-    """Prompts, spread evenly over the list, each with the base's first answer and the best of all
-    by the first seed's private reward (ε nearest 3) on the last kind of features.
+    """Prompts, spread evenly over the list, each with the first answer that is met and the best of
+    all by the first seed's private reward (ε nearest 3) on the last kind of features.
     """
     name = plan.features[-1]
     private = min(filter(None, plan.epsilons), key=lambda epsilon: abs(epsilon - 3.0))
     best_P = rewards[name].rewards_SPN[private][0].argmax(1)
-    count = min(_EXAMPLES, len(pool.first))
+    count = min(_EXAMPLES, len(pool.others))
     return [
         {
-            "prompt": pool.first[at].prompt,
-            "base": pool.first[at].response,
+            "prompt": pool.met[at][0].prompt,
+            "base": pool.met[at][0].response,
             "best": pool.others[at][best_P[at]].response,
             "reward": f"{name}, ε = {private:g}",
             "gains": {
-                judge.name: float(judge.gain_PN[at, best_P[at]])
+                judge.name: float(judge.gain_PNK[at, best_P[at], 0])
                 for judge in judges.values()
                 if judge.name != LONGER
             },
         }
-        for at in np.linspace(0, len(pool.first) - 1, count).astype(int).tolist()
+        for at in np.linspace(0, len(pool.others) - 1, count).astype(int).tolist()
     ]
 
 

@@ -17,8 +17,8 @@ from murmuration.research.reproductions.alignment.arguments import (
     Rewards,
 )
 
-PROMPTS, ANSWERS = 120, 8
-PLAN = Plan(("hashing",), (3.0, None), 2, PROMPTS, (2, 8))
+PROMPTS, MET, ANSWERS = 120, 3, 8
+PLAN = Plan(("hashing",), (3.0, None), 2, PROMPTS, (2, 8), met=MET)
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +28,14 @@ def result():
     pool = Pool(
         [
             [Answer(f"prompt {at}", "word " * int(n), bool(n > 8)) for n in row]
-            for at, row in enumerate(generator.integers(1, 11, (PROMPTS, 1 + ANSWERS)))
-        ]
+            for at, row in enumerate(generator.integers(1, 11, (PROMPTS, MET + ANSWERS)))
+        ],
+        MET,
     )
-    truth = generator.standard_normal((PROMPTS, 1 + ANSWERS))
-    judge = Judge("hashing", 0.8, 0.7, truth[:, 1:] - truth[:, :1])
+    met, others = np.split(generator.standard_normal((PROMPTS, MET + ANSWERS)), [MET], axis=1)
+    judge = Judge("hashing", 0.8, 0.7, others[:, :, None] - met[:, None])
     noise = generator.standard_normal((2, PROMPTS, ANSWERS))
-    known_SPN = np.stack([truth[:, 1:]] * 2)
+    known_SPN = np.stack([others] * 2)
     rewards = {
         "hashing": Rewards(
             {3.0: known_SPN + noise, None: known_SPN},
@@ -60,9 +61,25 @@ def test_the_best_of_eight_beats_one_in_eight_of_nine(result):
     assert 0 < noisy["cut_off"] < 0.5
 
 
+def test_wins_are_a_mean_over_the_answers_that_are_met(result):
+    pool, judge, rewards = result
+    whole = arguments._win_rows(rewards, judge, pool, PLAN)
+    alone = []
+    for at in range(MET):
+        one = Judge("hashing", 0.8, 0.7, judge.gain_PNK[:, :, at : at + 1])
+        answers = [[met[at], *row] for met, row in zip(pool.met, pool.others, strict=True)]
+        alone.append(arguments._win_rows(rewards, one, Pool(answers, 1), replace(PLAN, met=1)))
+    for rows in zip(whole, *alone, strict=True):
+        for name in ("win", "gain"):
+            assert rows[0][name] == pytest.approx(np.mean([row[name] for row in rows[1:]]))
+        assert rows[0]["controlled"] == pytest.approx(
+            np.mean([row["controlled"] for row in rows[1:]]), abs=0.02
+        )
+
+
 def test_a_judge_is_a_row(result):
     pool, judge, _ = result
-    judges = {"hashing": judge, arguments.LONGER: Judge("length alone", 0.6, 0.6, pool.longer_PN)}
+    judges = {"hashing": judge, arguments.LONGER: Judge("length alone", 0.6, 0.6, pool.longer_PNK)}
     rows = arguments._judge_rows(judges, PLAN)
     assert [row["judge"] for row in rows] == ["hashing", "length alone"]
     assert rows[0]["wins_by_hashing"] == pytest.approx(8 / 9, abs=0.06)
@@ -77,7 +94,7 @@ def test_examples_are_the_best_of_the_private_reward(result):
     assert examples[0]["prompt"] == "prompt 0"
     best = rewards["hashing"].rewards_SPN[3.0][0, 0].argmax()
     assert examples[0]["best"] == pool.others[0][best].response
-    assert examples[0]["gains"] == {"hashing": judge.gain_PN[0, best]}
+    assert examples[0]["gains"] == {"hashing": judge.gain_PNK[0, best, 0]}
 
 
 def test_people_are_needed_unless_quick():
@@ -110,7 +127,8 @@ def test_rewards_are_right_by_user():
     """One who judged much counts as much as one who judged once; the interval is over users."""
     right = Accuracy.of_users(np.array([1.0, 1.0, 0.0]), np.array([1.0, 1.0, 98.0]), 0.5)
     (row, baseline) = arguments._reward_rows(
-        {"hashing": {3.0: [(right, right)] * 2}}, Judge("length alone", 0.6, 0.5, np.zeros((1, 1)))
+        {"hashing": {3.0: [(right, right)] * 2}},
+        Judge("length alone", 0.6, 0.5, np.zeros((1, 1, 1))),
     )
     assert row["seen"] == pytest.approx(2 / 3)
     assert row["seen_pooled"] == pytest.approx(0.02)
