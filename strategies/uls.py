@@ -144,7 +144,7 @@ def sampled_users(query: PlanQuery, adjacency: Adjacency) -> dict[str, Any]:
     """The ``solve`` of strategies whose rounds are one sum of sampled users' clipped vectors: any
     of the six numbers with independent noise, the noise multiplier with correlated noise.
     """
-    if query.sampled.noise_correlation == "none":
+    if not query.sampled.correlated:
         return _PLANNED(query, adjacency)
     correlated = replace(_PLANNED, free=NOISE, fields=_correlated, tells=about_noise)
     return correlated(query, adjacency)

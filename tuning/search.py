@@ -108,10 +108,6 @@ def check(config: RunConfig) -> None:
         )
     if config.of(Sampled).sampling != "poisson":
         raise InputError("a search is with --sampling poisson: no bound is here for others")
-    if (correlation := config.of(Sampled).noise_correlation) != "none":
-        raise InputError(
-            f"a search is with --noise-correlation none: no bound is here for {correlation}"
-        )
     if config.noise == "distributed":
         raise InputError("a search is without --noise distributed")
 

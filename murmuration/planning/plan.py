@@ -122,11 +122,8 @@ def plan(
         if optimize:
             from murmuration.planning import optimize as optimize_plan
 
-            if (query.sampled.sampling, query.sampled.noise_correlation) != ("poisson", "none"):
-                raise InputError(
-                    "--optimize compares Poisson cohorts and independent noise: leave out "
-                    "--sampling and --noise-correlation"
-                )
+            if query.sampled.sampling != "poisson":
+                raise InputError("--optimize compares Poisson cohorts: leave out --sampling")
             options = {option(name)[2:]: value for name, value in rows.items()}
             people = optimize_plan.Public(
                 public, run.features, Schema.of(options), columns, run.items
@@ -139,7 +136,7 @@ def plan(
         raise
     except ValueError as error:
         raise InputError(str(error)) from None
-    correlated = query.sampled.noise_correlation != "none"
+    correlated = query.sampled.correlated
     return {
         **solved,
         **_heldout_figures(coins, int(solved["users"]), neighbours),
@@ -263,21 +260,19 @@ def about_correlation(numbers: Mapping[str, Any]) -> str:
         error = numbers["error_over_poisson"]
         more = f"{error - 1.0:.1%} more" if error >= 1.0 else f"{1.0 - error:.1%} less"
         return (
-            f"With --noise-correlation blt there is {more} noise in iterates and result than with "
-            "independent noise and Poisson sampling at the same promise, and no secret coins are "
-            "relied on"
+            f"With --sampling blt there is {more} noise in iterates and result than with poisson "
+            "at the same promise, and no secret coins are relied on"
         )
     bands = int(numbers["bands"])
     error = numbers[f"error_with_{bands}_bands"]
     if error >= 1.0:
         return (
             "Correlated noise gains nothing here: in iterates and result there would be "
-            f"{error:.3g} times as much noise as with independent noise at the same promise. Leave "
-            "out --noise-correlation"
+            f"{error:.3g} times as much noise as with --sampling poisson at the same promise"
         )
     return (
-        f"With --noise-correlation banded --bands {bands} there is {1.0 - error:.1%} less noise in "
-        "iterates and result than with independent noise at the same promise"
+        f"With --sampling banded, and {bands} bands, there is {1.0 - error:.1%} less noise in "
+        "iterates and result than with poisson at the same promise"
     )
 
 

@@ -89,7 +89,7 @@ def whole_groups(users: int, cohort: int) -> int:
             return groups
     able = " or ".join(f"--cohort {round(users / b):,} ({b} rounds)" for b in reversed(fits))
     raise ValueError(
-        f"--sampling cyclic puts each of {users:,} users into one of a whole number of rounds, and "
+        f"each of {users:,} users is in one of a whole number of rounds, and "
         f"--cohort {cohort:,} would take {near:.3g}: use {able}"
     )
 
@@ -128,7 +128,7 @@ class CyclicSampler:
         if self.groups * self.probability > 1.0 + 1e-9:
             raise ValueError(
                 f"a round of one group of {self.groups} has {1 / self.groups:.3g} of the users at "
-                f"most, not {self.probability:.3g}: lower --bands or --cohort, or raise --users"
+                f"most, not {self.probability:.3g}: lower --cohort, or raise --users"
             )
         _ = self.of_group  # validates the probability
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: How rounds share noise.
 Factor = Banded | BufferedToeplitz
-#: Numbers of bands that are compared where none is given.
+#: Numbers of bands that are compared.
 BANDS = (2, 4, 8, 10, 16, 20, 32)
 #: Of more rounds than this a matrix of all pairs of them takes gigabytes.
 MOST_CORRELATED_ROUNDS = 4_000
@@ -55,18 +55,17 @@ def correlations(
     settings: OptimizerSettings,
     epsilon: float,
     *,
-    bands: tuple[int, ...],
     probability: float,
     delta: float,
     adjacency: Adjacency,
     hold_out: HoldOut | None,
 ) -> tuple[Correlation, ...]:
-    """Independent noise, and correlated noise of those ``bands`` for which there are enough users
-    and rounds.
+    """Independent noise, and correlated noise of those of ``BANDS`` for which there are enough
+    users and rounds.
     """
     added = workload(settings)
     result: list[Correlation] = []
-    for count in (1, *bands):
+    for count in (1, *BANDS):
         if count > settings.rounds or count * probability > 1.0 + 1e-9:
             continue
         factor = Banded.chosen(added, count)
@@ -123,18 +122,17 @@ def asked_for(
     """
     sizes = {name: terms[name] for name in ("users", "cohort")}
     check_correlated(own, rounds=settings.rounds, **sizes)
-    if own.noise_correlation == "blt":
+    if own.sampling == "blt":
         return [buffered(settings, epsilon, **terms)]
-    bands = (own.bands,) if own.bands else BANDS
     share = terms.pop("cohort") / terms.pop("users")
-    alone, *others = correlations(settings, epsilon, bands=bands, probability=share, **terms)
+    alone, *others = correlations(settings, epsilon, probability=share, **terms)
     return [*sorted(others, key=lambda one: one.error), alone]
 
 
 def correlation(context: RunContext) -> Correlation | None:
     """The correlated noise of a run with the least error; None if rounds share no noise."""
     config, sizes = context.config, context.cohort_sizes
-    if (own := config.of(Sampled)).noise_correlation == "none":
+    if not (own := config.of(Sampled)).correlated:
         return None
     steps = OptimizerSettings("sgd", 1.0, config.rounds, config.momentum)
     terms = {name: sizes[name] for name in _TERMS}
@@ -154,7 +152,7 @@ def about_noise(plan: SumPlan, query: PlanQuery) -> dict[str, float]:
     was compared; for buffers with the same turns, and with Poisson sampling.
     """
     best, *others = correlations_of(query, plan.adjacency)
-    if query.sampled.noise_correlation == "blt":
+    if query.sampled.sampling == "blt":
         turns = -(-plan.rounds // best.factor.groups)
         return {
             "rounds_apart": best.factor.groups,
@@ -172,24 +170,21 @@ def about_noise(plan: SumPlan, query: PlanQuery) -> dict[str, float]:
 
 def check_correlated(own: Sampled, *, rounds: int, cohort: int, users: int) -> None:
     """InputError, naming the option, for what there is no such noise for; 0: not given."""
-    if (correlation := own.noise_correlation) == "none":
+    if not own.correlated:
         return
-    banded, least = correlation == "banded", own.bands or BANDS[0]
-    if rounds > MOST_CORRELATED_ROUNDS:
+    if not BANDS[0] <= rounds <= MOST_CORRELATED_ROUNDS:
         raise InputError(
-            f"--noise-correlation {correlation} is for at most {MOST_CORRELATED_ROUNDS:,} "
-            f"--rounds, got {rounds:,}: lower it, or use none"
+            f"--sampling {own.sampling} is for {BANDS[0]} to {MOST_CORRELATED_ROUNDS:,} --rounds, "
+            f"got {rounds:,}: use poisson"
         )
-    if banded and least > rounds:
-        raise InputError(f"--bands {least} is more than --rounds {rounds}: lower it")
     if cohort and users:
         try:
-            if banded:
-                CyclicSampler(cohort / users, least)
+            if own.sampling == "banded":
+                CyclicSampler(cohort / users, BANDS[0])
             else:
                 whole_groups(users, cohort)
         except ValueError as error:
-            raise InputError(f"--noise-correlation {correlation}: {error}") from None
+            raise InputError(f"--sampling {own.sampling}: {error}") from None
 
 
 def check_sampling(config: Settings) -> None:
@@ -198,41 +193,30 @@ def check_sampling(config: Settings) -> None:
     check_correlated(config.of(Sampled), **sizes)
 
 
-_POISSON: dict[str, None] = {"sampling": None, "noise_correlation": None, "bands": None}
+_POISSON: dict[str, None] = {"sampling": None}
 SAMPLING_RULES = (
     Rule(
         lambda config, strategy: (
-            config.of(Sampled).bands and config.of(Sampled).noise_correlation != "banded"
-        ),
-        "--bands is for --noise-correlation banded",
-        ({"bands": None},),
-    ),
-    Rule(
-        lambda config, strategy: (
-            not config.of(Sampled).is_plain
+            config.of(Sampled).sampling != "poisson"
             and not config.users
             and config.adjacency == Adjacency.ADD_REMOVE
         ),
-        "--sampling {sampling} with --noise-correlation {noise_correlation} goes by how many users "
-        "there are, which add-remove keeps private; --users states a round, public number of them",
+        "--sampling {sampling} goes by how many users there are, which add-remove keeps private; "
+        "--users states a round, public number of them",
         ({"adjacency": "zero-out"}, _POISSON),
     ),
     Rule(
         lambda config, strategy: (
-            config.of(Sampled).noise_correlation != "none" and config.optimizer not in ("", "sgd")
+            config.of(Sampled).correlated and config.optimizer not in ("", "sgd")
         ),
-        "--noise-correlation {noise_correlation} is made for what --optimizer sgd adds up",
+        "--sampling {sampling} is made for what --optimizer sgd adds up",
         ({"optimizer": None}, _POISSON),
     ),
 )
 
 #: What is proven of one clipped vector of each user.
 OF_VECTORS = select(Unit.VECTOR)
-_TAKE_PART = {
-    "poisson": {Participation.POISSON, Participation.TURNS_BY_COIN},
-    "cyclic": {Participation.TURNS},
-    "all": {Participation.POISSON},
-}
+_TAKE_PART = {"banded": Participation.TURNS_BY_COIN, "blt": Participation.TURNS}
 _CORRELATED = {"banded": Mechanism.BANDED, "blt": Mechanism.BUFFERED}
 
 
@@ -240,5 +224,5 @@ def applies(own: object, theorem: Theorem) -> bool:
     """True for a theorem about this sampling and this noise."""
     own = own if isinstance(own, Sampled) else Sampled()
     shared = theorem.mechanism if theorem.mechanism in _CORRELATED.values() else None
-    same = shared is _CORRELATED.get(own.noise_correlation)
-    return same and theorem.participation in _TAKE_PART[own.sampling]
+    same = shared is _CORRELATED.get(own.sampling)
+    return same and theorem.participation is _TAKE_PART.get(own.sampling, Participation.POISSON)

@@ -77,7 +77,7 @@ def of_simulations() -> "list[Field[Any]]":
 #: The settings of a run on which a plan depends, in the order in which help lists them.
 _PLANNED = (
     "strategy", "epsilon", "rounds", "cohort", "users", "delta", "group_size",
-    "sampling_probability", "sampling", "noise_correlation", "bands", "variant",
+    "sampling_probability", "sampling", "variant",
     "adjacency", "heldout", "heldout_epsilon", "features", "items", "user_passes",
     "base", "task", "train", "lora_rank", "lora_layers", "max_tokens", "batch_tokens", "dtype",
     "checkpointing", "once_per_text",

@@ -22,24 +22,11 @@ class Sampled:
 
     sampling: str = setting(
         "poisson",
-        "Who is in a round. poisson: each user by a coin of their own. cyclic: users / --cohort "
-        "groups in turn, everybody of each, with --noise-correlation blt. all: everybody, in each "
-        "round. [default: poisson]",
-        choices=("poisson", "cyclic", "all"),
-    )
-    noise_correlation: str = setting(
-        "none",
-        "Noise of several rounds. none: independent. banded: each round takes back some of the "
-        "noise before it, and groups of users take turns. blt: so, too, with --sampling cyclic and "
-        "no coins. [default: none]",
-        choices=("none", "banded", "blt"),
-    )
-    bands: int = setting(
-        0,
-        "--noise-correlation banded: how many rounds share noise, and groups take turns. "
-        "[default: one of 2 to 32, by the least error]",
-        good=lambda value: value == 0 or 2 <= value <= 60,
-        expected="2 to 60",
+        "Who is in a round. poisson: each user by a coin of their own. all: everybody. banded: "
+        "groups of users take turns, those of a group by coins, and each round takes back some of "
+        "the noise before it. blt: so, too, with everybody of the group and no coins. "
+        "[default: poisson]",
+        choices=("poisson", "all", "banded", "blt"),
     )
 
     @property
@@ -48,9 +35,9 @@ class Sampled:
         return self.sampling == "all"
 
     @property
-    def is_plain(self) -> bool:
-        """True for Poisson sampling and independent noise."""
-        return self.sampling == "poisson" and self.noise_correlation == "none"
+    def correlated(self) -> bool:
+        """True if groups of users take turns, and rounds share noise."""
+        return self.sampling in ("banded", "blt")
 
 
 @dataclass(frozen=True)

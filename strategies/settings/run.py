@@ -95,7 +95,7 @@ class Settings(
         """
         if self.cohort:
             return self.cohort
-        if self.of(Sampled).sampling == "cyclic":
+        if self.of(Sampled).sampling == "blt":
             users = self.trained_on(registered)
             return cohort_of_turns(users, usual_cohort(users))
         if self.private and self.exact_users:

@@ -305,7 +305,7 @@ def test_help_of_a_strategy_shows_what_it_can_use(cli, monkeypatch):
     for option in ("--sampling-probability", "--clip-norm", "--epsilon", "--runtime"):
         assert option in everything
         assert option in own
-    for option in ("--variant", "--estimator", "--local-steps", "--bands"):
+    for option in ("--variant", "--estimator", "--local-steps", "--pairing"):
         assert option in everything
         assert option not in own
     _, solved, _ = cli("run", "--strategy", "label-moment", "--help")

@@ -203,7 +203,7 @@ def test_a_plan_is_what_the_command_prints(cli, adjacency, capsys):
             'sampling="all" needs users',
         ),
         ({**NUMBERS, "sampling": "all", "cohort": 20}, 'sampling="all" has all users in each'),
-        ({**NUMBERS, "sampling": "all", "noise_correlation": "blt"}, "has no guarantee"),
+        ({**NUMBERS, "sampling": "banded", "adjacency": "replace"}, "has no guarantee"),
     ],
 )
 def test_numbers_that_are_no_plan(numbers, message):

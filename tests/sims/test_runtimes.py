@@ -65,7 +65,7 @@ def charged_alike(config: RunConfig, runtime: str, folder: Path) -> list[str]:
 @pytest.mark.slow
 def test_turns_are_taken_alike_everywhere(data: str, tmp_path: Path, runtime: str) -> None:
     config = replace(SMALL, data=data)
-    config = config.changed(sampling="cyclic", noise_correlation="blt", users=80, cohort=20)
+    config = config.changed(sampling="blt", users=80, cohort=20)
     first, *later = charged_alike(config, runtime, tmp_path)
     assert first == "blt-gaussian" and set(later) == {"blt-later"}
 

@@ -38,8 +38,8 @@ def run(config: RunConfig, out: Path, **how: object) -> tuple[dict, np.ndarray]:
     [
         {},
         {"strategy": "adaptive"},
-        {"noise_correlation": "banded", "bands": 2},
-        {"noise_correlation": "blt", "sampling": "cyclic", "users": 80, "cohort": 40},
+        {"sampling": "banded"},
+        {"sampling": "blt", "users": 80, "cohort": 40},
     ],
     ids=["uls", "adaptive", "banded", "blt"],
 )

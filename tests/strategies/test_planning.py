@@ -105,7 +105,7 @@ def plan(cli, *options):
 PEOPLE = {"users": 2_700, "cohort": 540, "rounds": 20, "delta": 1e-5}
 
 
-BANDED = {"strategy": "uls", **PEOPLE, "settings": Sampled(noise_correlation="banded")}
+BANDED = {"strategy": "uls", **PEOPLE, "settings": Sampled(sampling="banded")}
 
 
 def test_the_error_of_banded_noise_beside_independent_noise():
@@ -115,13 +115,9 @@ def test_the_error_of_banded_noise_beside_independent_noise():
     errors = {b: numbers.get(f"error_with_{b}_bands") for b in (2, 4, 8)}
     assert errors[8] is None  # a cohort is a fifth of the users
     assert numbers["bands"] == min((2, 4), key=lambda b: errors[b])
-    three = Sampled(noise_correlation="banded", bands=3)
-    named = solve("uls", PlanQuery(**{**BANDED, "settings": three}, epsilon=8.0), ADD)
-    assert named["bands"] == 3
-    assert "error_with_2_bands" not in named
 
 
-BUFFERED = Sampled(sampling="cyclic", noise_correlation="blt")
+BUFFERED = Sampled(sampling="blt")
 CYCLIC = {"strategy": "uls", **PEOPLE, "settings": BUFFERED}
 
 
@@ -188,12 +184,12 @@ def test_the_workload_is_what_the_optimizer_does(momentum):
 
 def test_bands_on_the_command_line(cli):
     given = ("plan", "--epsilon", 3, "--delta", "1e-5", "--rounds", 20, "--users", 2_700)
-    banded = (*given, "--noise-correlation", "banded")
+    banded = (*given, "--sampling", "banded")
     code, out, _ = cli(*banded, "--cohort", 540)
     assert code == 0
     assert "error with 4 bands" in out
     assert re.search("less noise|gains nothing here", out)
-    for more in (("--cohort", 1_400), ("--bands", 1), ("--adjacency", "replace")):
+    for more in (("--cohort", 1_400), ("--adjacency", "replace")):
         code, _, err = cli(*banded, *more)
         assert code != 0
         assert more[0] in " ".join(err)

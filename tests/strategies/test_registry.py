@@ -214,7 +214,7 @@ def test_what_no_theorem_covers_is_refused_and_the_advice_works(name, adjacency)
         for relations in re.findall(r"--adjacency ([a-z -]+)", ways):
             for relation in relations.split(" or "):
                 check(name, Adjacency(relation.strip()), own)
-        for option, choice in re.findall(r"--(sampling|noise-correlation|variant) ([\w-]+)", ways):
+        for option, choice in re.findall(r"--(sampling|variant) ([\w-]+)", ways):
             check(name, adjacency, replace(own, **{option.replace("-", "_"): choice}))
         for other in others.split(", "):
             check(other, adjacency, registry.named(other).settings())

@@ -77,54 +77,29 @@ def test_impossible_plans_cannot_be_built(changes, message):
             UlsPlan.for_epsilon(1.0, **{**PLAN, **changes})
 
 
-SETTINGS = {
-    "sampling": "cyclic",
-    "noise_correlation": "blt",
-    "users": 100,
-    "cohort": 20,
-    "delta": 1e-5,
-}
-
-
-BUFFERED = {"noise_correlation": "blt", "sampling": "cyclic"}
-CORRELATED = {"noise_correlation": "banded", "users": 100, "cohort": 20, "delta": 1e-5}
+BUFFERED = {"sampling": "blt"}
+CORRELATED = {"sampling": "banded", "users": 100, "cohort": 20, "delta": 1e-5}
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"noise_correlation": "none", "bands": 4}, "--bands is for --noise-correlation banded"),
-        ({"noise_correlation": "blt"}, "use --sampling cyclic, or --noise-correlation none"),
-        ({"sampling": "cyclic"}, "use --sampling poisson, or --noise-correlation blt"),
-        ({"sampling": "cyclic", "noise_correlation": "none"}, "--sampling cyclic has no guarantee"),
-        ({"sampling": "all"}, "use --sampling poisson, or --noise-correlation none"),
-        ({"sampling": "all", "noise_correlation": "blt"}, "use --sampling cyclic"),
-        (
-            {"sampling": "all", "noise_correlation": "none", "users": 0},
-            "--sampling all with --noise-correlation none goes by how many users there are",
-        ),
-        ({**BUFFERED, "bands": 4}, "--bands is for --noise-correlation banded"),
-        ({**BUFFERED, "cohort": 30}, "--sampling cyclic puts each of 100 users into one of a"),
-        (
-            {**BUFFERED, "optimizer": "adam"},
-            "--noise-correlation blt is made for what --optimizer sgd adds up",
-        ),
-        ({**BUFFERED, "rounds": 4_001}, "--noise-correlation blt is for at most 4,000 --rounds"),
-        ({**BUFFERED, "users": 0}, "--noise-correlation blt goes by how many users"),
+        ({"sampling": "all", "users": 0}, "--sampling all goes by how many users there are"),
+        ({**BUFFERED, "cohort": 30}, "--sampling blt: each of 100 users is in one of a whole"),
+        ({**BUFFERED, "optimizer": "adam"}, "--sampling blt is made for what --optimizer sgd"),
+        ({**BUFFERED, "rounds": 4_001}, "--sampling blt is for 2 to 4,000 --rounds, got 4,001"),
+        ({**BUFFERED, "users": 0}, "--sampling blt goes by how many users"),
         ({**BUFFERED, "noise": "discrete"}, "leave out --noise"),
-        ({"adjacency": "replace"}, "--noise-correlation banded has no guarantee under replace"),
+        ({"adjacency": "replace"}, "--sampling banded has no guarantee under replace"),
         ({"adjacency": "replace-labels"}, "use --adjacency add-remove or zero-out"),
-        ({"cohort": 60}, "0.5 of the users at most, not 0.6: lower --bands or --cohort"),
-        ({"bands": 6}, "lower --bands or --cohort, or raise --users"),
-        ({"bands": 5, "rounds": 4}, "--bands 5 is more than --rounds 4"),
-        ({"rounds": 4_001}, "at most 4,000 --rounds, got 4,001"),
+        ({"cohort": 60}, "0.5 of the users at most, not 0.6: lower --cohort"),
+        ({"rounds": 1}, "--sampling banded is for 2 to 4,000 --rounds, got 1"),
         ({"noise": "discrete"}, "leave out --noise"),
-        ({"strategy": "aup"}, "--noise-correlation is for --strategy uls and dp-fedavg, not aup"),
+        ({"strategy": "aup"}, "--sampling is for --strategy uls and dp-fedavg, not aup"),
         (
             {**BUFFERED, "strategy": "els"},
             "--sampling is for --strategy uls and dp-fedavg, not els",
         ),
-        ({"strategy": "els"}, "--noise-correlation is for --strategy uls and dp-fedavg, not els"),
     ],
 )
 @pytest.mark.parametrize("strategy", ["uls", "dp-fedavg"])
@@ -149,7 +124,7 @@ def test_a_plan_with_bands_costs_what_its_dearest_group_does():
     assert made.noise == pytest.approx(
         made.mechanism.std / made.cohort * FACTOR.row_norm(20), rel=1e-12
     )
-    with pytest.raises(ValueError, match="lower --bands or --cohort"):
+    with pytest.raises(ValueError, match="lower --cohort"):
         plan(factor=FACTOR, cohort=34)
     with pytest.raises(ValueError, match="nothing is proven of discrete Gaussian noise"):
         plan(factor=FACTOR, discrete=DiscreteNoise(7))
@@ -187,12 +162,21 @@ def test_a_plan_with_buffers_costs_what_one_release_does(adjacency):
 
 def test_the_cohort_that_is_taken_makes_whole_groups():
     for users, cohort in ((2_700, 540), (1_000, 200), (104, 104), (120, 120), (9_999, 500)):
-        config = RunConfig.from_run_config({**SETTINGS, "users": users, "cohort": 0, "test": "t"})
+        config = RunConfig.from_run_config(
+            {**CORRELATED, **BUFFERED, "users": users, "cohort": 0, "test": "t"}
+        )
         assert config.resolved(users).cohort == cohort
         whole_groups(users, cohort)
-    open_list = {**SETTINGS, "users": 0, "cohort": 0, "adjacency": "zero-out", "test": "t"}
+    open_list = {
+        **CORRELATED,
+        **BUFFERED,
+        "users": 0,
+        "cohort": 0,
+        "adjacency": "zero-out",
+        "test": "t",
+    }
     assert RunConfig.from_run_config(open_list).resolved(523).cohort == 105
-    coins = {**open_list, "sampling": "poisson", "noise_correlation": "none"}
+    coins = {**open_list, "sampling": "poisson"}
     assert RunConfig.from_run_config(coins).resolved(523).cohort == 104
 
 

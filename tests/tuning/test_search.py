@@ -330,7 +330,7 @@ def test_a_candidate_that_costs_more_than_was_charged_ends_the_search(crowd, tmp
         ({"strategy": "adaptive"}, 'strategy="adaptive" cannot be searched'),
         ({"strategy": "nonprivate"}, 'strategy="nonprivate" cannot be searched'),
         ({"sampling": "all", "adjacency": "zero-out"}, 'sampling="poisson"'),
-        ({"noise_correlation": "banded"}, 'noise_correlation="none"'),
+        ({"sampling": "banded"}, 'sampling="poisson"'),
         ({"adjacency": "replace"}, 'adjacency="replace" cannot be searched'),
         ({"exact_heldout": True}, "a score that is private"),
         ({"heldout": 0.0}, "a score that is private"),

@@ -204,13 +204,9 @@ def config_of(people: People, rounds: int, epsilon: float, way: str, seed: int) 
         delta=DELTA,
         seed=seed,
     )
-    if way == "banded":
-        return config.changed(noise_correlation=way)
-    if way == "blt":
-        return config.changed(noise_correlation=way, sampling="cyclic")
     if way == "all":
         return config.changed(sampling=way, cohort=config.users)
-    return config
+    return config.changed(sampling=way)
 
 
 def _together(rows: Rows) -> Reproduction:

@@ -254,14 +254,10 @@ def test_an_option_that_no_room_brings_is_no_argument():
 
 @pytest.mark.parametrize(
     "correlated",
-    [
-        {"noise_correlation": "banded"},
-        {"noise_correlation": "blt", "sampling": "cyclic"},
-        {"sampling": "all"},
-    ],
+    [{"sampling": "banded"}, {"sampling": "blt"}, {"sampling": "all"}],
 )
 def test_what_is_optimized_has_independent_noise_and_cohorts_by_coin(correlated):
-    with pytest.raises(InputError, match="leave out --sampling and --noise-correlation"):
+    with pytest.raises(InputError, match="leave out --sampling"):
         plan(
             optimize=True, compute=400, users=300, epsilon=1.0, delta=1e-5, rounds=20, **correlated
         )

@@ -159,7 +159,6 @@ def test_bad_rows_are_named_by_argument_and_number(function, what, tmp_path):
 
 BAD_SETTINGS = {
     "adjacency": "replace-labels",
-    "bands": 3,
     "base_privacy": "public",
     "user_passes": "shared",
     "clip_norm": -1.0,
@@ -180,7 +179,7 @@ BAD_SETTINGS = {
     "noise": "distributed",
     "refresh": 2,
     "responses": 1,
-    "sampling": "cyclic",
+    "sampling": "blt",
     "scale": "5",
     "strategy": "label-moment",
     "task": "policy",

@@ -182,7 +182,7 @@ def test_a_group_depends_on_a_name_alone(seed):
 @pytest.mark.parametrize(
     ("share", "groups", "message"),
     [
-        (0.4, 3, "lower --bands or --cohort, or raise --users"),
+        (0.4, 3, "lower --cohort, or raise --users"),
         (0.01, 0, "at least one group"),
         (0.01, True, "at least one group"),
         (0.0, 2, "sampling probability"),

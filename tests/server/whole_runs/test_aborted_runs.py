@@ -122,8 +122,8 @@ def test_a_round_without_an_answer_is_charged_and_ends_the_run(config, strategy,
     assert by_round == list(range(1, config.rounds + 1))
 
 
-BUFFERED = {"noise_correlation": "blt", "sampling": "cyclic", "cohort": 25}
-BANDED = {"noise_correlation": "banded", "bands": 2, "cohort": 10}
+BUFFERED = {"sampling": "blt", "cohort": 25}
+BANDED = {"sampling": "banded", "cohort": 10}
 
 
 @pytest.mark.parametrize("shared", [BANDED, BUFFERED])

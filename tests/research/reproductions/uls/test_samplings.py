@@ -17,7 +17,8 @@ class Known:
     name, digest, truth_D = "x", "x", True
     gains: ClassVar = {
         "poisson": 0.0,
-        "cyclic": 0.01,
+        "banded": 0.0,
+        "blt": 0.01,
         "all": 0.002,
     }
 
@@ -30,7 +31,7 @@ class Known:
         sampling = config.own.sampling
         mixed = 0.01 * config.seed if sampling == "all" else 0.0
         accuracy = 0.6 + 0.05 * config.seed + self.gains[sampling] + mixed
-        error = (10.0 + config.seed) * (1.0 if config.own.noise_correlation == "none" else 0.5)
+        error = (10.0 + config.seed) * (1.0 if not config.own.correlated else 0.5)
         return {"accuracy": accuracy, "error": error}
 
 
@@ -57,7 +58,7 @@ def test_a_run_has_the_peoples_cohort():
     rows_of(people, (20,), (3.0,), seeds=2)
     assert [config.cohort for config in people.configs] == [*[541] * 3, 2_704] * 2
     assert {config.adjacency for config in people.configs} == {"zero-out"}
-    drawn = ["poisson", "poisson", "cyclic", "all"]
+    drawn = ["poisson", "banded", "blt", "all"]
     assert [config.own.sampling for config in people.configs] == drawn * 2
 
 
