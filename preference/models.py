@@ -231,6 +231,8 @@ _OURS = {
 }
 #: Those of ours.
 MODELS = tuple(_OURS)
+#: The one of these for judgements of a kind that has only one.
+ONLY_MODELS = {"thumbs": "thumbs", "top-1": "plackett-luce", "ranking": "plackett-luce"}
 
 
 def _check_declared(name: str, loaded: object) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from murmuration.preference.choices import JUDGED
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.models import check_model
+from murmuration.preference.models import ONLY_MODELS, check_model
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.regular_files import read_regular
 from murmuration.strategies import registry
@@ -68,8 +68,10 @@ class RunConfig(Settings):
         strategy = registry.named(given.get("strategy", Settings.strategy))
         if strategy.local:
             given.setdefault("adjacency", Adjacency.REPLACE_LABELS.value)  # there is no other
-        if "thumbs" in (given.get("kind"), given.get("model")):  # one goes with the other
-            given = {"kind": "thumbs", "model": "thumbs", **given}
+        if given.get("model") == "thumbs":
+            given.setdefault("kind", "thumbs")
+        if (kind := given.get("kind")) in ONLY_MODELS:
+            given.setdefault("model", ONLY_MODELS[kind])
         for_one = {name: given.pop(name) for name in OWN_SETTINGS if name in given}
         flat = own_settings(strategy, for_one)
         if own is None or own == type(own)():  # another strategy's defaults stand for this one's

@@ -37,7 +37,6 @@ from murmuration.preference.features.strengths import (
 from murmuration.preference.gguf import has_smollm2
 from murmuration.preference.language.checkpoint import has_minilm
 from murmuration.preference.linear.examples import distinct_texts
-from murmuration.preference.models import MODELS
 from murmuration.privacy.figures import counted, duration
 from murmuration.strategies.settings.run import Settings
 from murmuration.terminal.tables import as_text, table_of
@@ -141,10 +140,6 @@ class DataSummary:
             parts.append(f"--columns {shlex.quote(self.renamed)}")
         if self.schema.options:
             parts.append(self.schema.options)
-        if self.schema.kind in MODELS:
-            parts.append(f"--model {self.schema.kind}")
-        elif self.schema.responses > 2:
-            parts.append("--model plackett-luce")
         if not self.public:
             parts.append("--chosen-from-data")
         if self.judgements.left_out and self._few_left_out:

@@ -36,7 +36,7 @@ class ModelConfig:
 
     model: str = _setting(
         "btl",
-        f"Preference model: {in_words()}. [default: btl]",
+        f"Preference model: {in_words()}. [default: by --kind]",
         common=True,
         choices=MODELS,
         others=LOSSES,

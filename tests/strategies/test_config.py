@@ -231,7 +231,7 @@ def test_every_option_with_limits_is_tested_here():
         ({"kind": "top-1"}, "--kind top-1 needs --responses"),
         ({"kind": "ranking", "responses": 65}, "--kind ranking needs --responses"),
         ({"responses": 3}, "--responses 3: pairs have two"),
-        ({"kind": "top-1", "responses": 3}, "use --model plackett-luce"),
+        ({"kind": "top-1", "responses": 3, "model": "btl"}, "use --model plackett-luce"),
         ({"kind": "thumbs", "model": "btl"}, "use both or none; got --model btl and --kind thumbs"),
         (
             {"kind": "pairs", "model": "thumbs"},
