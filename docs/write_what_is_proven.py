@@ -44,7 +44,7 @@ def _lines() -> Iterator[str]:
     rows = [*TABLE, *dict.fromkeys(brought)]
     yield "# What is proven"
     yield ""
-    yield "Each row is a theorem about one kind of release. What has no row cannot be built: a run"
+    yield "A row is one kind of release. What has no row cannot be built: a run"
     yield "that needs it is refused before any data are read. `murmuration audit NAME` attacks the"
     yield "theorem with that audit. Words are in the [glossary](glossary.md). This page is written"
     yield "by `python docs/write_what_is_proven.py` from `privacy/theorems.py`."

@@ -36,8 +36,8 @@ from murmuration.strategies.spec import (
 )
 from murmuration.strategies.uls import ULS
 
-#: In the order in which they are offered.
-OURS = (
+#: Those of this room, in the order in which they are offered.
+_HERE = (
     ULS,
     DP_FEDAVG,
     ELS,
@@ -48,8 +48,8 @@ OURS = (
     OBJECTIVE_PERTURBATION,
     LOCAL_LABEL,
     NONPRIVATE,
-    *(point.load() for point in brought(ENTRY_POINTS).values()),
 )
+OURS = (*_HERE, *(point.load() for point in brought(ENTRY_POINTS).values()))
 #: What ELS asks before it has a plan: how many judgements users have. No owner's policy allows it.
 COUNTS = "counts"
 
@@ -191,7 +191,7 @@ def check_adjacency(name: str, adjacency: Adjacency, own: object) -> None:
     except Unsupported as error:
         others = [
             other.name
-            for other in strategies().values()
+            for other in _HERE
             if adjacency in other.adjacencies and other is not NONPRIVATE and other.name != name
         ]
         said = str(error).removesuffix("or another strategy")

@@ -270,7 +270,7 @@ class DataSummary:
             rows.append(row)
         headings = {
             "epsilon": "ε",
-            "accuracy": f"accuracy with {others['users']} others",
+            "accuracy": f"accuracy with {others['users']} others, hashing",
             "features": "--features",
         }
         start = advice.start_for(users, self.epsilon)
