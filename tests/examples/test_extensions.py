@@ -75,12 +75,6 @@ def tsv(crowd, tmp_path_factory):
     return path
 
 
-def test_each_is_one_file(tmp_path):
-    files = [path for path in EXTENSIONS.glob("*/*.py") if path.name != "__init__.py"]
-    assert len(files) == 6
-    assert max(len(path.read_text(encoding="utf-8").splitlines()) for path in files) < 180
-
-
 def test_pip_installs_every_entry_point(site):
     """Of a child process whose path has the folder: what the metadata there names is there."""
     code = (
