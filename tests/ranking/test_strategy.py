@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from local_runs import resumed, run
 from made_up_votes import made_up_votes
 
-from murmuration.client.app import app as client_app
 from murmuration.planning.plan import plan as planned
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.reward import RewardModel
@@ -21,8 +21,6 @@ from murmuration.ranking.layout import VoteLayout
 from murmuration.ranking.release import RankingRelease
 from murmuration.ranking.strategy import RankingPlan, client_update
 from murmuration.research.audits.votes import one_sided
-from murmuration.server.run import run_training
-from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.messages import TrainRequest
 
@@ -129,8 +127,7 @@ def board(votes, tmp_path, quick_runs):
             "out": out,
             **changes,
         }
-        config = RunConfig.from_run_config(settings)
-        result = run_training(config, LocalGrid(client_app, nodes, config.to_run_config()))
+        result = run(RunConfig.from_run_config(settings), nodes)
         return RankingRelease.from_json(result["outcome"]["votes"]), result
 
     return make
@@ -222,12 +219,8 @@ def test_it_needs_a_list_of_items(board):
 
 def test_a_run_that_is_resumed_tells_the_same(board):
     release, result = board()  # without a seed: other noise would show
-    config = json.loads((Path(result["out"]) / "config.json").read_text(encoding="utf-8"))
-    config.pop("check", None)
-    again = replace(RunConfig.from_run_config(config), resume=True, out=result["out"])
     (Path(result["out"]) / "result.json").unlink()
-    resumed = run_training(again, LocalGrid(client_app, 1, again.to_run_config()))
-    assert resumed["outcome"]["votes"] == release.to_json()
+    assert resumed(result["out"])["outcome"]["votes"] == release.to_json()
     assert len(read_charges(Path(result["out"]) / "ledger.jsonl")) == 1
 
 

@@ -10,18 +10,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from local_runs import resumed, run
 
 from murmuration.client.agent.policy import Policy, PolicyRefusal
-from murmuration.client.app import app as client_app
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms.discrete_gaussian import installed
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.audits.survey import one_answer
-from murmuration.server.run import run_training
-from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
@@ -184,8 +181,7 @@ def ask(judgements, tmp_path, quick_runs):
             "out": out,
             **changes,
         }
-        config = RunConfig.from_run_config(given_settings)
-        result = run_training(config, LocalGrid(client_app, nodes, config.to_run_config()))
+        result = run(RunConfig.from_run_config(given_settings), nodes)
         return SurveyRelease.from_json(result["outcome"]["survey"]), result
 
     return make
@@ -233,15 +229,6 @@ def test_on_however_many_nodes_the_release_is_the_same(ask, changes):
     assert one.to_json() == many.to_json()
 
 
-@pytest.mark.skipif(not installed(), reason="OpenDP draws this noise")
-def test_noise_that_nodes_add(ask):
-    release, result = ask(
-        nodes=4, noise="distributed", epsilon=50.0, secure_aggregation=True, adjacency="zero-out"
-    )
-    assert result["noise"] == "distributed"
-    assert release.users == pytest.approx(90, abs=6 * release.noise)
-
-
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_noise_is_as_promised(ask, epsilon):
     """The released sum less that of a run with next to no noise, in units of what is promised."""
@@ -281,19 +268,12 @@ def test_nobody_is_left_out_to_measure_on(ask, judgements, changes):
         ask(**changes)
 
 
-def resume(out, **changes):
-    config = json.loads((Path(out) / "config.json").read_text(encoding="utf-8"))
-    config.pop("check", None)
-    again = replace(RunConfig.from_run_config(config), resume=True, out=str(out), **changes)
-    return run_training(again, LocalGrid(client_app, 1, again.to_run_config()))
-
-
 def test_a_run_that_is_resumed_tells_the_same(ask):
     release, result = ask()  # without a seed: other noise would show
     (Path(result["out"]) / "result.json").unlink()
-    resumed = resume(result["out"])
-    assert resumed["outcome"]["survey"] == release.to_json()
-    assert resumed["epsilon"] == result["epsilon"]
+    again = resumed(result["out"])
+    assert again["outcome"]["survey"] == release.to_json()
+    assert again["epsilon"] == result["epsilon"]
     assert len(read_charges(Path(result["out"]) / "ledger.jsonl")) == 1
 
 
@@ -307,5 +287,5 @@ def test_a_crash_after_the_release_is_charged_all_the_same(ask, tmp_path, monkey
             ask(seed=seed, out=str(tmp_path / "run"))
     assert len(read_charges(tmp_path / "run" / "ledger.jsonl")) == 1
     with pytest.raises(InputError, match=r"nothing was learnt: .* over the budget"):
-        resume(tmp_path / "run", seed=seed)
+        resumed(tmp_path / "run", seed=seed)
     assert len(read_charges(tmp_path / "run" / "ledger.jsonl")) == 1
