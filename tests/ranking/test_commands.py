@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from command_lines import refusal
+from local_runs import refusal
 
 from murmuration.preference.data.loading import load_judgements
 

@@ -1,4 +1,4 @@
-"""Whole runs, the weights that they end with, and what their bases cost."""
+"""Whole runs, the weights that they end with, what their bases cost, and what refused ones say."""
 
 import json
 from dataclasses import replace
@@ -61,3 +61,10 @@ def lineage_of(config):
     """That of the base, or the encoder, which these settings name."""
     option, path = "--base" if config.base else "--features", base_config(config).get("path", "")
     return lineage.lineage_of(option, path, config.base_privacy)
+
+
+def refusal(ended):
+    """The one line that a command said, of its exit code, stdout and lines of stderr."""
+    code, _, lines = ended
+    assert (code, len(lines)) == (2, 1), lines
+    return lines[0]

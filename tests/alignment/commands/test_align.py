@@ -5,8 +5,8 @@ import shutil
 
 import numpy as np
 import pytest
-from command_lines import refusal
 from language_models import saved_model
+from local_runs import refusal
 
 import murmuration
 from murmuration.api import training

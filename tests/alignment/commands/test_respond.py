@@ -4,8 +4,8 @@ import json
 import shutil
 
 import pytest
-from command_lines import refusal
 from language_models import saved_model
+from local_runs import refusal
 from stand_ins.judge import StandIn, completion
 
 from murmuration.preference.data.loading import load_prompts

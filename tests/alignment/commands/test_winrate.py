@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from command_lines import refusal
+from local_runs import refusal
 from stand_ins.judge import StandIn, completion, longer
 
 from murmuration.sims.population.population import Population
