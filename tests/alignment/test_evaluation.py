@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from murmuration.alignment import evaluation as module
 from murmuration.alignment.evaluation import (
@@ -22,6 +21,7 @@ from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.generation import Sampling
 from murmuration.sims.population.population import Population, true_reward
+from tests.alignment.test_likelihoods import by_hand
 
 pytest.importorskip("peft")
 
@@ -44,16 +44,6 @@ def words(prompts, responses):
     return np.array([float(len(text.split())) for text in responses])
 
 
-def by_hand(policy, opening, answer, temperature):
-    ids = torch.tensor([[*opening, *answer]])
-    with torch.no_grad():
-        logits = policy.model(input_ids=ids).logits[0].double() / temperature
-    first = len(opening)
-    return sum(
-        float(logits[at - 1].log_softmax(0)[ids[0, at]]) for at in range(first, ids.shape[1])
-    )
-
-
 def test_divergence_is_the_log_ratio_of_what_was_written_and_its_end(policy):
     moved(policy)
     openings = policy.texts.openings(["what now ?", "save"], SAMPLING.max_new_tokens)
@@ -61,9 +51,9 @@ def test_divergence_is_the_log_ratio_of_what_was_written_and_its_end(policy):
     ended, broken = [8, 9, policy.texts.ends[0]], [8, 9, 10, 11, 12, 13]
     found = divergences(policy, openings, [ended, broken], SAMPLING)
     for place, answer in enumerate((ended, broken)):
-        here = by_hand(policy, openings[place], answer, SAMPLING.temperature)
+        here = float(by_hand(policy, openings[place], answer, SAMPLING.temperature).sum())
         with policy.model.disable_adapter():
-            there = by_hand(policy, openings[place], answer, SAMPLING.temperature)
+            there = float(by_hand(policy, openings[place], answer, SAMPLING.temperature).sum())
         assert abs(here - there) > 1e-3
         assert found[place] == pytest.approx(here - there, abs=1e-5)
 

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from cards import RESULT
+from language_models import saved_model
 
 from murmuration.alignment.comparisons.win_rate import wilson, wins, worth
 from murmuration.alignment.endpoints.judge import EndpointJudge
@@ -66,13 +67,7 @@ def test_scores_that_are_no_numbers(reward):
 
 
 def test_a_language_model_of_rewards_judges_too(language_model, tmp_path):
-    from murmuration.preference.language.base.network import LanguageBase
-    from murmuration.preference.language.base.settings import BaseSettings
-    from murmuration.preference.language.reward import save_language_model
-
-    base = LanguageBase(BaseSettings(language_model("gpt2"), rank=2))
-    theta_D = np.random.default_rng(0).normal(size=base.dimension) * 0.2
-    save_language_model(tmp_path / "m", base, theta_D.astype(np.float32))
+    saved_model(tmp_path / "m", language_model("gpt2"))
     won = RewardJudge(tmp_path / "m").preferred(["what now ?"], ["save it"], ["bet on"])
     scores = RewardModel.load(tmp_path / "m").score(["what now ?"] * 2, ["save it", "bet on"])
     assert scores[0] != scores[1]

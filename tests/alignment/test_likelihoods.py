@@ -20,11 +20,19 @@ def policy(language_model, kind, layers):
     return base
 
 
-def by_hand(base, opening, answer):
+def by_hand(base, opening, answer, temperature=TEMPERATURE):
+    """How likely each token of an answer is, (K,), by the whole network."""
     ids = torch.tensor([[*opening, *answer]])
-    logits = base.model(input_ids=ids).logits[0].double() / TEMPERATURE
+    logits = base.model(input_ids=ids).logits[0].double() / temperature
     log_LV = logits[len(opening) - 1 : -1].log_softmax(1)
     return log_LV.gather(1, ids[0, len(opening) :, None])[:, 0]
+
+
+def gradient(base, loss):
+    """That of what ``loss()`` gives, by PyTorch, (D,)."""
+    with base.differentiable() as parameters:
+        loss().backward()
+        return torch.cat([p.grad.flatten() for p in parameters.values()])
 
 
 OPENINGS = [[8, 9, 10], [11, 12, 13, 14, 9], [10, 8]]
@@ -88,16 +96,15 @@ def test_answers_that_the_policy_wrote_are_not_computed_from_below_again(
     answers = likelihoods.written(openings, Sampling(TEMPERATURE, max_new_tokens=6), (0, 1))
     if layers != "all":
         monkeypatch.setattr(base, "lower_states", None)
-    with base.differentiable() as parameters:
+    rows = list(zip(openings, answers, strict=True))
+    actual = gradient(base, lambda: likelihoods(openings, answers).sum())
+    expected = gradient(base, lambda: torch.cat([by_hand(base, *row) for row in rows]).sum())
+    with torch.no_grad():
         log_RK = likelihoods(openings, answers)
-        log_RK.sum().backward()
-        actual = torch.cat([p.grad.flatten() for p in parameters.values()])
-    with base.differentiable() as parameters:
-        each = [by_hand(base, *row) for row in zip(openings, answers, strict=True)]
-        torch.cat(each).sum().backward()
-        expected = torch.cat([p.grad.flatten() for p in parameters.values()])
-    for row, log_K in enumerate(each):
-        torch.testing.assert_close(log_RK[row, : len(log_K)].double(), log_K, atol=1e-5, rtol=1e-5)
+        for row, log_K in enumerate(by_hand(base, *each) for each in rows):
+            torch.testing.assert_close(
+                log_RK[row, : len(log_K)].double(), log_K, atol=1e-5, rtol=1e-5
+            )
     assert float((actual - expected).norm()) < 1e-5 * float(expected.norm())
 
 
@@ -105,11 +112,9 @@ def test_answers_that_the_policy_wrote_are_not_computed_from_below_again(
 def test_gradients_are_plain_pytorchs(language_model, layers):
     base = policy(language_model, "llama", layers)
     likelihoods, weight_R = AnswerLikelihoods(base, TEMPERATURE), torch.tensor([1.0, -2.0, 0.5])
-    with base.differentiable() as parameters:
-        (likelihoods(OPENINGS, ANSWERS).sum(1) * weight_R).sum().backward()
-        actual = torch.cat([p.grad.flatten() for p in parameters.values()])
-    with base.differentiable() as parameters:
-        each = [by_hand(base, *row).sum() for row in zip(OPENINGS, ANSWERS, strict=True)]
-        (torch.stack(each) * weight_R).sum().backward()
-        expected = torch.cat([p.grad.flatten() for p in parameters.values()])
+    rows = list(zip(OPENINGS, ANSWERS, strict=True))
+    actual = gradient(base, lambda: likelihoods(OPENINGS, ANSWERS).sum(1) @ weight_R)
+    expected = gradient(
+        base, lambda: torch.stack([by_hand(base, *row).sum() for row in rows]) @ weight_R.double()
+    )
     assert float((actual - expected).norm()) < 1e-5 * float(expected.norm())

@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
+from language_models import saved_model
 
 from murmuration.alignment.endpoints.writer import EndpointWriter
 from murmuration.alignment.pool import rewards, seeds_of, write_samples, writer_of
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.language.base.network import LanguageBase
-from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.generation import Sampling, Writer
-from murmuration.preference.language.reward import save_language_model
 
 
 class Lengths:
@@ -57,10 +55,7 @@ def test_rewards_that_are_not_finite(bad):
 def test_a_server_is_sent_the_system_prompt_that_a_model_of_that_name_was_trained_with(
     language_model, tmp_path, monkeypatch
 ):
-    base = LanguageBase(
-        BaseSettings(language_model("gpt2-chat"), rank=2, task="sft", system="save")
-    )
-    save_language_model(tmp_path / "m", base, np.zeros(base.dimension, np.float32))
+    saved_model(tmp_path / "m", language_model("gpt2-chat"), task="sft", system="save")
     made = []
     monkeypatch.setattr(
         EndpointWriter, "__init__", lambda self, endpoint, system="": made.append(system)

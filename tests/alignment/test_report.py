@@ -100,12 +100,6 @@ def test_a_base_of_a_hub_is_named_and_a_folder_is_not(tmp_path):
     assert str(tmp_path) not in card(RESULT | {"base": str(tmp_path)}, ONCE)
 
 
-def test_a_card_adds_up_what_base_and_reward_cost():
-    twice = ONCE | made(2.0, 1e-6)
-    assert "ε = 5.00" in card(RESULT, twice).split("## What")[0]
-    assert "2 runs together" in card(RESULT, twice)
-
-
 def test_a_card_says_what_was_declared_public_and_that_no_truth_was_measured():
     rows = RESULT | {"truth": "", "policy": RESULT["policy"] | {"truth": None}}
     said = card(rows, Promise().declared_public())

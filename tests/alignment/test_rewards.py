@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from language_models import saved_model
 
 from murmuration.alignment.rewards import AnswerReward, GuardedReward, Guards
 from murmuration.preference.data.errors import InputError
@@ -129,12 +130,7 @@ def test_a_reward_that_is_not_finite_is_refused():
 
 
 def test_an_answer_too_long_to_be_read_is_worth_as_little_as_the_worst(language_model, tmp_path):
-    from murmuration.preference.language.base.network import LanguageBase
-    from murmuration.preference.language.base.settings import BaseSettings
-    from murmuration.preference.language.reward import save_language_model
-
-    base = LanguageBase(BaseSettings(str(language_model("llama")), rank=2, max_tokens=20))
-    save_language_model(tmp_path / "model", base, base.random_theta().numpy())
+    saved_model(tmp_path / "model", language_model("llama"), max_tokens=20)
     reward = AnswerReward.load(tmp_path / "model")
     short, long = ["save it", "buy it today", "loan"], "save " * 40
     alone = reward(["now ?"] * 3, short)

@@ -21,11 +21,6 @@ def test_every_file_that_it_names_is_there():
     assert [link for link in links if not (PAGE_FOLDER / link).exists()] == []
 
 
-def test_the_path_of_a_gradient_is_ten_lines():
-    path = PAGE.split("## The path of a gradient")[1].split("##")[0]
-    assert len(re.findall(r"^\d+\. ", path, re.MULTILINE)) == 10
-
-
 def patched(code: str) -> str:
     """What a process prints whose declarations were changed before anything else was imported."""
     done = subprocess.run(

@@ -159,22 +159,6 @@ def test_a_name_that_is_not_there_is_found():
 
 
 @pytest.mark.parametrize(
-    ("shell", "calls"),
-    [
-        ("A=1 murmuration run --data F &  # or: murmuration no", [["run", "--data", "F"]]),
-        (
-            "murmuration run \\\n  --out 'a b' && murmuration score x",
-            [["run", "--out", "a b"], ["score", "x"]],
-        ),
-        ("zcat a | head > b; murmuration data b", [["data", "b"]]),
-        ("python -m murmuration run", []),
-    ],
-)  # fmt: skip
-def test_what_is_read_of_a_shell(shell, calls):
-    assert list(commands(shell)) == calls
-
-
-@pytest.mark.parametrize(
     ("call", "why"),
     [
         ("run --epsilon 3 --strategy uls", ""),

@@ -46,10 +46,3 @@ def test_what_is_shown_is_printed(cli, section, tmp_path, monkeypatch):
             assert line in printed, printed
         if not code and not isinstance(FORMATS[section].reads, WholeSource):
             assert f"--format {section}" in printed  # the command that is printed
-
-
-@pytest.mark.parametrize("section", SECTIONS)
-def test_examples_are_short_and_name_every_file(section):
-    files = _FILE.findall(SECTIONS[section])
-    assert files
-    assert all(len(content.splitlines()) <= 10 for _, content in files)

@@ -32,11 +32,3 @@ def test_what_an_attacker_can_learn_is_computed_again(epsilon):
         sure_at_most(epsilon, 0.01),
     )
     assert ROWS[epsilon] == [_percent(share) for share in bounds]
-
-
-def test_the_claim_names_what_the_settings_and_the_report_have():
-    claim = PAGE.split("## A claim to copy")[1].split("## ")[0]
-    for word in ("MODEL", "OPERATOR", "DATA SET", "PURPOSE", "ADJACENCY", "HEAD", "TOTAL"):
-        assert word in claim
-    for option in ("--dataset-name", "--note"):
-        assert option in PAGE

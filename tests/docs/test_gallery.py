@@ -56,30 +56,20 @@ def test_every_item_has_one_row(paper):
 
 
 @pytest.mark.parametrize("paper", ITEMS)
-def test_a_row_has_a_command_and_a_verdict_or_says_why_not(paper):
+def test_a_row_has_a_command_that_there_is_a_verdict_and_its_picture_or_says_why_not(paper):
     for item, command, verdict, status in rows(paper):
         assert STATUS.fullmatch(status.strip("| ")), item
         assert status.startswith("not run") == (command == "–") == (verdict == "–"), item
         assert verdict == "–" or verdict.partition(":")[0] in VERDICTS, item
-
-
-@pytest.mark.parametrize("paper", ITEMS)
-def test_commands_name_what_there_is_and_fit_what_is_known(paper):
-    for item, command, _, status in rows(paper):
+        name = command.strip("`").rpartition(" ")[2]
+        assert (f"([picture]({name}.png))" in verdict) == (RESEARCH / f"{name}.png").exists(), item
         if command == "–":
             continue
         kind, *rest = command.strip("`").removeprefix("murmuration ").split()
-        expected = {"reproduce": ENTRIES, "audit": TARGETS}.get(kind)
-        assert expected is None or rest[0] in expected, item
+        there = {"reproduce": ENTRIES, "audit": TARGETS}.get(kind)
+        assert there is None or rest[0] in there, item
         known = {"reproduce": ("full", "quick"), "audit": ("audit",), "bounds": ("evaluated",)}
         assert status.startswith(known[kind]), item
-
-
-@pytest.mark.parametrize("paper", ITEMS)
-def test_a_row_shows_the_picture_of_its_command_where_there_is_one(paper):
-    for item, command, verdict, _ in rows(paper):
-        name = command.strip("`").rpartition(" ")[2]
-        assert (f"([picture]({name}.png))" in verdict) == (RESEARCH / f"{name}.png").exists(), item
 
 
 def test_the_vocabulary_is_explained_and_leads_to_every_paper():

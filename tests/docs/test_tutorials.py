@@ -5,7 +5,7 @@ import re
 import pytest
 from deployment import free_ports
 from machines import on_one_machine, running, walk_three
-from walks import ROOT, Step, steps, walk
+from walks import ROOT, steps, walk
 
 PAGES = ROOT / "docs" / "tutorials"
 SLOW = (pytest.mark.slow, pytest.mark.timeout(3600))
@@ -62,15 +62,3 @@ def test_three_machines_as_they_are_printed(tmp_path):
     ports = dict(zip(("init", "client alice", "client bob"), free_ports(3), strict=True))
     with running(tmp_path, ("operator", "alice", "bob")) as machines:
         walk_three(machines, PAGES / "three-machines.md", lambda body: on_one_machine(body, ports))
-
-
-def test_one_machine_is_three_by_its_ports():
-    said = Step(
-        "sh",
-        "murmuration deploy init site --host server.example.org\n",
-        "on: operator, and exits with 2",
-    )
-    assert (said.machines, said.exits_with) == (["operator"], 2)
-    assert Step("sh", "", "on: alice, bob").machines == ["alice", "bob"]
-    typed = on_one_machine(said.body, {"init": 7, "client alice": 8})
-    assert typed == "murmuration deploy init --port 7 site --host 127.0.0.1\n"

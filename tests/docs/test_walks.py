@@ -7,7 +7,7 @@ Most pages take more than a few seconds, and are slow tests. Tutorials have ``te
 import re
 
 import pytest
-from walks import INSTALLS, ROOT, STARTS, Step, missing, script, starts, steps, walk
+from walks import ROOT, STARTS, Step, missing, starts, steps, walk
 
 SLOW = (pytest.mark.slow, pytest.mark.timeout(3600))
 #: Pages that are typed in every test run; all others in `make test-slow`.
@@ -105,25 +105,6 @@ def walked_page(tmp_path):
 def test_a_walk_fails_where_not_happens_what_the_page_says(walked_page, page, why):
     with pytest.raises(AssertionError, match=why):
         walked_page(page)
-
-
-def test_what_is_made_smaller():
-    block = "pip install 'murmuration-rlhf[lm]'\nmurmuration run --a 1\nmurmuration run --a 2\n"
-    assert INSTALLS.search(block)
-    step = Step("sh", block, "here: --a 3; every run gets --rounds 2")
-    assert step.typed() == 2 * "murmuration run --rounds 2 --a 3\n"
-    assert "--rounds" not in script([step], ROOT, whole=True)
-    with pytest.raises(AssertionError, match="murmuration align is not"):
-        Step("sh", block, "here: every align gets --steps 2").typed()
-
-
-def test_what_a_page_starts_with():
-    page = "<!-- starts with: runs/first, judgements.jsonl -->\n"
-    assert starts(page) == ["judgements.jsonl", "runs/first"]
-    assert starts("") == []
-    with pytest.raises(AssertionError, match="nothing makes"):
-        starts("<!-- starts with: the moon -->\n")
-    assert all(body.endswith("\n") for body in STARTS.values())
 
 
 def test_nothing_is_made_that_no_page_starts_with():

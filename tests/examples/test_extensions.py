@@ -75,39 +75,6 @@ def tsv(crowd, tmp_path_factory):
     return path
 
 
-def test_each_is_one_file(tmp_path):
-    files = [path for path in EXTENSIONS.glob("*/*.py") if path.name != "__init__.py"]
-    assert len(files) == 6
-    assert max(len(path.read_text(encoding="utf-8").splitlines()) for path in files) < 180
-
-
-def test_pip_installs_every_entry_point(site):
-    """Of a child process whose path has the folder: what the metadata there names is there."""
-    code = (
-        "import importlib.metadata as m; "
-        "points = m.distribution('murmuration-examples').entry_points; "
-        "print(*sorted(f'{p.group} {p.name} {p.load().__name__ if isinstance(p.load(), type) "
-        "else type(p.load()).__name__}' for p in points), sep='\\n')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
-        "murmuration.events sampled-pure SampledPure",
-        "murmuration.judges shorter ShorterJudge",
-        "murmuration.losses cauchy PreferenceLoss",
-        "murmuration.policy_losses hinge PolicyObjective",
-        "murmuration.readers tickets Format",
-        "murmuration.readers tsv Reader",
-        "murmuration.strategies laplace-uls Strategy",
-    ]
-
-
 def test_a_format(murmuration, tmp_path):
     row = {"customer": "c", "ticket": "Tea?", "answer1": "No.", "answer2": "Gladly."}
     path = tmp_path / "tickets.jsonl"

@@ -62,10 +62,6 @@ def work(**changes):
     return messages.TrainRequest({}, parameters, messages.NOBODY)
 
 
-def test_it_is_short():
-    assert len((EXAMPLE / "sign_uls.py").read_text(encoding="utf-8").splitlines()) < 80
-
-
 def test_one_user_moves_the_sum_by_no_more_than_the_sensitivity(example):
     generator = torch.Generator().manual_seed(0)
     clip = example.SignClip(0.7)

@@ -248,23 +248,6 @@ def test_thurstone_against_another_library():
     np.testing.assert_allclose(-model.residual(z_J1, one)[:, 0][far], mills, rtol=1e-9)
 
 
-@given(st.data(), st.sampled_from(sorted(CASES)), st.sampled_from(SIZES))
-def test_any_logits_have_finite_slopes_that_are_derivatives(data, name, size):
-    model, width, soft = CASES[name]
-    number = st.floats(-size, size, allow_subnormal=False)
-    z_W = data.draw(st.lists(number, min_size=width, max_size=width))
-    y_W = [1.0] * width
-    if soft:
-        y_W = data.draw(st.lists(st.floats(-1.0, 3.0), min_size=width, max_size=width))
-    there = data.draw(st.integers(1, width))
-    z_JW = torch.tensor([z_W], dtype=torch.float64)
-    y_JW = torch.tensor([y_W[:there] + [ABSENT] * (width - there)], dtype=torch.float64)
-    if name == "laplace link" and abs(z_W[0]) < 1e-9:
-        return  # a kink
-    found = model.residual(z_JW, y_JW)
-    torch.testing.assert_close(found, slopes_of(model.loss, z_JW, y_JW), rtol=1e-8, atol=1e-8)
-
-
 @given(st.lists(st.floats(-20, 20), min_size=5, max_size=5))
 def test_slopes_of_answers_that_are_certain_are_never_positive(z_W):
     """Raising the utility of what was preferred never costs anything."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_up_votes import made_up_release
 from scipy import stats
 
 from murmuration.ranking.arena import Arena
@@ -107,22 +108,13 @@ def test_intervals_of_few_boards_cover(epsilon: float | None) -> None:
 
 def two_sums(voters: int, each: int) -> RankingRelease:
     """Return sums of two items of which each voter always prefers the same, half of them each."""
-    layout = VoteLayout(items=2, cap=each)
     votes = float(voters * each)
-    return RankingRelease(
-        items=("a", "b"),
-        boards=("",),
-        pairing="public",
-        net_BK=np.zeros((1, 2)),
+    return made_up_release(
+        VoteLayout(items=2, cap=each),
         variance_BK=np.full((1, 2), votes * each),
         votes_B=np.array([votes]),
         squares_B=np.array([votes * each]),
-        ties_B=np.zeros(1),
         voters_B=np.array([float(voters)]),
-        clipped=0.0,
-        noise=layout.noise(0.0),
-        cap=each,
-        clip_norm=layout.clip_norm,
     )
 
 
@@ -145,8 +137,15 @@ def test_noise_has_the_covariance_that_trials_have() -> None:
         layout = VoteLayout(items=3, cap=5, pairing=pairing)
         noise = layout.noise(10.0)
         pairs_KK = 1000.0 * (1 - np.eye(3))
-        counts = None if pairing == "public" else pairs_KK[None]
-        sums = _of_three(pairing, noise, counts, layout)
+        sums = made_up_release(
+            layout,
+            10.0,
+            votes_B=np.array([3000.0]),
+            squares_B=np.array([9000.0]),
+            ties_B=np.array([500.0]),
+            voters_B=np.array([1000.0]),
+            pair_counts_BKK=None if pairing == "public" else pairs_KK[None],
+        )
         equations = np.zeros((20_000, 4))
         equations[:, :3] = rng.normal(0, noise.net / 2, (20_000, 3))
         equations[:, 3] = rng.normal(0, noise.ties, 20_000)
@@ -188,28 +187,6 @@ def test_independent_votes_have_the_covariance_that_trials_have() -> None:
     )
     assert independent_covariance(fitted, pairs_KK, False) == pytest.approx(
         curvature(fitted, pairs_KK)
-    )
-
-
-def _of_three(
-    pairing: Pairing, noise: Any, counts: np.ndarray | None, layout: VoteLayout
-) -> RankingRelease:
-    numbers = np.zeros((1, 3))
-    return RankingRelease(
-        items=("a", "b", "c"),
-        boards=("",),
-        pairing=pairing,
-        net_BK=numbers,
-        variance_BK=numbers,
-        votes_B=np.array([3000.0]),
-        squares_B=np.array([9000.0]),
-        ties_B=np.array([500.0]),
-        voters_B=np.array([1000.0]),
-        clipped=0.0,
-        noise=noise,
-        cap=5,
-        clip_norm=layout.clip_norm,
-        pair_counts_BKK=counts,
     )
 
 

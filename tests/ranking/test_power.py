@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from made_up_votes import made_up_release
 
 from murmuration.ranking.board import fit_board
 from murmuration.ranking.bradley_terry import ELO_PER_UNIT
@@ -14,22 +15,13 @@ from murmuration.ranking.release import RankingRelease
 def even_release(voters: int, items: int, net_std: float) -> RankingRelease:
     """Return a release of items that are all alike, of voters with 5 votes each and one taste."""
     votes = 5.0 * voters
-    layout = VoteLayout(items=items, cap=5)
-    noise = layout.noise(net_std)
-    return RankingRelease(
-        items=tuple(map(str, range(items))),
-        boards=("",),
-        pairing="public",
-        net_BK=np.zeros((1, items)),
+    return made_up_release(
+        VoteLayout(items=items, cap=5),
+        net_std,
         variance_BK=np.full((1, items), 2 * votes / items),
         votes_B=np.array([votes]),
         squares_B=np.array([5 * votes]),
-        ties_B=np.zeros(1),
         voters_B=np.array([float(voters)]),
-        clipped=0.0,
-        noise=noise,
-        cap=5,
-        clip_norm=layout.clip_norm,
     )
 
 

@@ -13,7 +13,7 @@ from murmuration.preference.data.judgements import Judgements, LeftOut
 from murmuration.preference.data.schema import Schema
 from murmuration.ranking.items import ItemFeatures
 from murmuration.ranking.layout import VoteLayout, ballot_weight
-from murmuration.ranking.votes import ItemVotes, item_votes
+from murmuration.ranking.votes import item_votes
 
 ITEMS = ("a", "b", "c", "d")
 BARE = Schema(no_prompt=True)
@@ -231,9 +231,3 @@ def test_what_cannot_be_ranked(schema):
         row = {"user_id": "u", "prompt": "?", "completion": "a", "label": True}
     with pytest.raises(InputError, match=r"--kind thumbs|randomized already"):
         item_votes(Judgements.from_rows([row], schema=schema), ItemFeatures(ITEMS))
-
-
-def test_it_is_what_a_run_asks_of_examples():
-    votes: ItemVotes = made_up_votes(4, 2, "pairs", 2, users=3, each=2)
-    assert votes.in_public() is votes and votes.in_batches(4) is votes
-    assert votes.dimension == 8 and votes.counts_U.tolist() == [2, 2, 2]

@@ -9,6 +9,9 @@ import torch
 
 from murmuration.preference.bases import KINDS
 from murmuration.preference.language import policy_fit
+from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.settings import BaseSettings
+from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.linear.gradients import windows
 
 _TEXT = (
@@ -184,6 +187,14 @@ def _save(kind, config, words, folder):
     return str(Path(folder))
 
 
+def saved_model(folder, path, train="lora", scale=0.2, **settings):
+    """Save a model that was trained on a base, by a drawn θ; return its network."""
+    base = LanguageBase(BaseSettings(path, train, **{"rank": 2, **settings}))
+    drawn_D = np.random.default_rng(0).standard_normal(base.dimension)
+    save_language_model(folder, base, base.theta() + scale * drawn_D.astype(np.float32))
+    return base
+
+
 def start(base, scale=0.1):
     """A θ of a base, drawn from a fixed seed."""
     return scale * torch.randn(base.dimension, generator=torch.Generator().manual_seed(0))
@@ -199,6 +210,14 @@ def model_on(base: Any) -> Any:
     """Return the model whose kind the base's own description names."""
     described = base.to_config()
     return KINDS[described["kind"], described.get("task", "reward")](base)
+
+
+def log_likelihood(base, tokens, text):
+    """Of what is scored of one text, token by token, in float64; and how many tokens that is."""
+    ids = tokens.ids[tokens.start_T[text] : tokens.start_T[text + 1]].tolist()
+    logs = base.model(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(dim=1)
+    scored = range(max(1, int(tokens.second_T[text])), len(ids))
+    return sum(logs[place - 1, ids[place]] for place in scored), len(scored)
 
 
 #: How far apart two ways of computing a gradient of one of these models may be, as a share of its

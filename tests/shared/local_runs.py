@@ -1,6 +1,7 @@
-"""Whole runs, the weights that they end with, and what their bases cost."""
+"""Whole runs, the weights that they end with, what their bases cost, and what refused ones say."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from safetensors.numpy import load_file
@@ -11,6 +12,7 @@ from murmuration.server import lineage
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.local import LocalGrid
+from murmuration.strategies.config import RunConfig
 from murmuration.strategies.registry import base_config
 
 #: Of a small LoRA run, for ``@pytest.mark.settings``.
@@ -23,6 +25,14 @@ LORA = {
 def run(config, nodes=1):
     """The result of a run with these settings."""
     return run_training(config, LocalGrid(client_app, nodes, config.to_run_config()))
+
+
+def resumed(out, **changes):
+    """The result of going on with a run in its folder, with these changes."""
+    config = json.loads((Path(out) / "config.json").read_text(encoding="utf-8"))
+    config.pop("check", None)
+    again = RunConfig.from_run_config(config)
+    return run(replace(again, resume=True, out=str(out), **changes))
 
 
 #: Beside the runtimes of ``execute``.
@@ -51,3 +61,10 @@ def lineage_of(config):
     """That of the base, or the encoder, which these settings name."""
     option, path = "--base" if config.base else "--features", base_config(config).get("path", "")
     return lineage.lineage_of(option, path, config.base_privacy)
+
+
+def refusal(ended):
+    """The one line that a command said, of its exit code, stdout and lines of stderr."""
+    code, _, lines = ended
+    assert (code, len(lines)) == (2, 1), lines
+    return lines[0]

@@ -1,10 +1,11 @@
-"""Votes that are made up, for tests of boards."""
+"""Votes and releases that are made up, for tests of boards."""
 
 import numpy as np
 import torch
 
 from murmuration.preference.choices import Kind
-from murmuration.ranking.layout import ballot_weight
+from murmuration.ranking.layout import VoteLayout, ballot_weight
+from murmuration.ranking.release import RankingRelease
 from murmuration.ranking.votes import ItemVotes
 
 
@@ -32,4 +33,17 @@ def made_up_votes(
         boards=boards,
         kind=kind,
         width=responses - 1,
+    )
+
+
+def made_up_release(layout: VoteLayout, noise: float = 0.0, **numbers) -> RankingRelease:
+    """Return what a board's sums release under noise of that size; all others are 0."""
+    return RankingRelease(
+        items=tuple("abcdefghijkl"[: layout.items]),
+        boards=("",),
+        pairing=layout.pairing,
+        noise=layout.noise(noise),
+        cap=layout.cap,
+        clip_norm=layout.clip_norm,
+        **{**layout.read(np.zeros(layout.size)), **numbers},
     )

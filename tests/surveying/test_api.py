@@ -58,8 +58,6 @@ def test_nothing_learnt_is_an_error_that_was_charged(tmp_path):
         ({"strategy": "uls"}, "leave out strategy"),
         ({"topics": ["a", "A"]}, "looks like 'a'"),
         ({"topics": "nowhere.txt"}, "topics .*nowhere.txt cannot be used"),
-        ({"epsilon": 0.01}, "nothing would be learnt: at epsilon=0.01"),
-        ({"heldout": 0.5}, "asks everybody"),
     ],
 )
 def test_what_is_refused(tmp_path, changes, message):

@@ -7,7 +7,7 @@ import pytest
 
 from murmuration.preference.data.errors import InputError
 from murmuration.surveying.questionnaire import Questionnaire
-from murmuration.surveying.release import SurveyRelease, interval
+from murmuration.surveying.release import SurveyRelease
 
 FORM = Questionnaire()
 #: Users by bin of their number of judgements.
@@ -110,7 +110,3 @@ def test_what_is_no_release(changes):
         SurveyRelease.from_json(written)
     with pytest.raises(InputError, match="no release of a survey"):
         SurveyRelease.from_json({"noise": 1.0})
-
-
-def test_an_interval_is_of_95_percent():
-    assert interval(1.0) == pytest.approx(1.959964, abs=1e-6)

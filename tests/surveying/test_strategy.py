@@ -10,18 +10,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from local_runs import resumed, run
 
 from murmuration.client.agent.policy import Policy, PolicyRefusal
-from murmuration.client.app import app as client_app
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.events import PoissonGaussian
-from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger, read_charges
+from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.privacy.mechanisms.discrete_gaussian import installed
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.audits.survey import one_answer
-from murmuration.server.run import run_training
-from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.protocol.stated_plan import PARAMETER, StatedPlan
@@ -56,21 +53,6 @@ def test_one_release_of_the_bound_is_all_that_is_charged(adjacency):
     assert made.clip.norm == pytest.approx(np.sqrt(1 + len(FORM.questions)))
     assert made.mechanism.std == pytest.approx(3.0 * made.clip.norm)
     assert made.clip.sensitivity(adjacency) == made.clip.norm * adjacency.vectors_changed
-    fitted = SurveyPlan.for_epsilon(0.5, **PLAN, adjacency=adjacency)
-    assert 0.499 < fitted.epsilon() <= 0.5
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"users": 0}, "at least one user"),
-        ({"rounds": 2}, "--rounds must be 1, got 2"),
-        ({"noise_multiplier": 0.0}, "noise multiplier must be positive"),
-    ],
-)
-def test_impossible_plans(changes, message):
-    with pytest.raises(ValueError, match=message):
-        plan(**changes)
 
 
 # The node half
@@ -125,28 +107,6 @@ def test_the_server_cannot_ask_for_more_than_it_names():
     assert 0.49 < np.linalg.norm(short_V) <= 0.5
     with pytest.raises(ValueError, match="clip norm"):
         sum_of(one_answer(0, 5), **{"clip-norm": float("nan")})
-
-
-def test_it_is_charged_before_noise_is_drawn(tmp_path, monkeypatch):
-    """What is charged cannot depend on what came out; over the budget no noise is drawn at all."""
-    order = []
-    charge, stream = Ledger.charge, Randomness.stream
-    monkeypatch.setattr(
-        Ledger, "charge", lambda *a, **more: (order.append("charge"), charge(*a, **more))[1]
-    )
-    monkeypatch.setattr(
-        Randomness, "stream", lambda *a, **more: (order.append("noise"), stream(*a, **more))[1]
-    )
-    made = plan()
-    terms = {"adjacency": Adjacency.ADD_REMOVE, "delta": 1e-5, "budget": made.epsilon()}
-    with Ledger(tmp_path / "ledger.jsonl", **terms) as ledger:
-        to = {"covers": "survey answers", "ledger": ledger, "source": Randomness(7)}
-        made.mechanism.release(sum_of(one_answer(0, 1)), round_=1, **to)
-        assert [each.event for each in ledger.charges] == [PoissonGaussian(1.0, 3.0)]
-        with pytest.raises(BudgetExceeded):
-            made.mechanism.release(sum_of(one_answer(-1, 1)), round_=2, **to)
-        assert len(ledger.charges) == 1
-    assert order == ["charge", "noise", "charge"]
 
 
 # An owner's policy
@@ -206,7 +166,7 @@ def judgements(tmp_path):
 
 
 @pytest.fixture
-def ask(judgements, tmp_path):
+def ask(judgements, tmp_path, quick_runs):
     """A function: a run on so many nodes; what it released, and the result."""
 
     def make(nodes=1, **changes):
@@ -221,8 +181,7 @@ def ask(judgements, tmp_path):
             "out": out,
             **changes,
         }
-        config = RunConfig.from_run_config(given_settings)
-        result = run_training(config, LocalGrid(client_app, nodes, config.to_run_config()))
+        result = run(RunConfig.from_run_config(given_settings), nodes)
         return SurveyRelease.from_json(result["outcome"]["survey"]), result
 
     return make
@@ -235,7 +194,6 @@ def shares_of(release):
     }
 
 
-@pytest.mark.usefixtures("quick_runs")
 def test_a_run_asks(ask):
     release, result = ask(seed=3)
     assert release.users == pytest.approx(90, abs=4 * release.noise)
@@ -251,7 +209,6 @@ def test_a_run_asks(ask):
     assert not (Path(result["out"]) / "model").exists()
 
 
-@pytest.mark.usefixtures("quick_runs")
 def test_answers_are_those_of_the_crowd(ask):
     release, _ = ask(seed=3, epsilon=1e4, adjacency="zero-out")
     assert release.stated_users == 90
@@ -265,7 +222,6 @@ def test_answers_are_those_of_the_crowd(ask):
     assert [release.quantile(part) for part in (0.5, 0.9)] == [(1, 1), (3, 4)]
 
 
-@pytest.mark.usefixtures("quick_runs")
 @pytest.mark.parametrize("changes", [{}, {"secure_aggregation": True, "adjacency": "zero-out"}])
 def test_on_however_many_nodes_the_release_is_the_same(ask, changes):
     few = 3 if changes else 1
@@ -273,17 +229,6 @@ def test_on_however_many_nodes_the_release_is_the_same(ask, changes):
     assert one.to_json() == many.to_json()
 
 
-@pytest.mark.usefixtures("quick_runs")
-@pytest.mark.skipif(not installed(), reason="OpenDP draws this noise")
-def test_noise_that_nodes_add(ask):
-    release, result = ask(
-        nodes=4, noise="distributed", epsilon=50.0, secure_aggregation=True, adjacency="zero-out"
-    )
-    assert result["noise"] == "distributed"
-    assert release.users == pytest.approx(90, abs=6 * release.noise)
-
-
-@pytest.mark.usefixtures("quick_runs")
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_noise_is_as_promised(ask, epsilon):
     """The released sum less that of a run with next to no noise, in units of what is promised."""
@@ -294,7 +239,6 @@ def test_noise_is_as_promised(ask, epsilon):
     assert loud.noise > 1.5 * FORM.longest / epsilon
 
 
-@pytest.mark.usefixtures("quick_runs")
 def test_hostile_rows_move_their_users_share_only(ask, judgements):
     quiet, _ = ask(seed=3, epsilon=1e5)
     with Path(judgements).open("a", encoding="utf-8") as file:
@@ -310,7 +254,6 @@ def test_hostile_rows_move_their_users_share_only(ask, judgements):
     assert after.users - quiet.users == pytest.approx(1.0, abs=0.1)  # who has nothing is not there
 
 
-@pytest.mark.usefixtures("quick_runs")
 def test_a_crowd_that_noise_would_drown_is_not_asked(ask, tmp_path):
     with pytest.raises(InputError, match=r"nothing would be learnt: at --epsilon 0.01 .* 90;"):
         ask(epsilon=0.01)
@@ -318,7 +261,6 @@ def test_a_crowd_that_noise_would_drown_is_not_asked(ask, tmp_path):
         assert not read_charges(ledger)
 
 
-@pytest.mark.usefixtures("quick_runs")
 @pytest.mark.parametrize("changes", [{"heldout": 0.2}, {"test": "data"}])
 def test_nobody_is_left_out_to_measure_on(ask, judgements, changes):
     changes = {**changes, **({"test": judgements} if "test" in changes else {})}
@@ -326,24 +268,15 @@ def test_nobody_is_left_out_to_measure_on(ask, judgements, changes):
         ask(**changes)
 
 
-def resume(out, **changes):
-    config = json.loads((Path(out) / "config.json").read_text(encoding="utf-8"))
-    config.pop("check", None)
-    again = replace(RunConfig.from_run_config(config), resume=True, out=str(out), **changes)
-    return run_training(again, LocalGrid(client_app, 1, again.to_run_config()))
-
-
-@pytest.mark.usefixtures("quick_runs")
 def test_a_run_that_is_resumed_tells_the_same(ask):
     release, result = ask()  # without a seed: other noise would show
     (Path(result["out"]) / "result.json").unlink()
-    resumed = resume(result["out"])
-    assert resumed["outcome"]["survey"] == release.to_json()
-    assert resumed["epsilon"] == result["epsilon"]
+    again = resumed(result["out"])
+    assert again["outcome"]["survey"] == release.to_json()
+    assert again["epsilon"] == result["epsilon"]
     assert len(read_charges(Path(result["out"]) / "ledger.jsonl")) == 1
 
 
-@pytest.mark.usefixtures("quick_runs")
 @pytest.mark.parametrize("seed", [-1, 3])
 def test_a_crash_after_the_release_is_charged_all_the_same(ask, tmp_path, monkeypatch, seed):
     """Other noise on the same answers would be a second release, which the budget does not
@@ -354,5 +287,5 @@ def test_a_crash_after_the_release_is_charged_all_the_same(ask, tmp_path, monkey
             ask(seed=seed, out=str(tmp_path / "run"))
     assert len(read_charges(tmp_path / "run" / "ledger.jsonl")) == 1
     with pytest.raises(InputError, match=r"nothing was learnt: .* over the budget"):
-        resume(tmp_path / "run", seed=seed)
+        resumed(tmp_path / "run", seed=seed)
     assert len(read_charges(tmp_path / "run" / "ledger.jsonl")) == 1

@@ -31,8 +31,6 @@ def test_a_search_says_what_it_cost_and_what_would_have_been_claimed(
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (["--grid", "epsilon=1,2"], "same for all"),
-        (["--grid", "clip_norm=0.1"], "combinations"),
         ([], "--grid"),
         (["--resume"], "--out"),
         (["--resume", "--out", "nowhere", "--grid", "clip_norm=1,2"], "no settings"),

@@ -18,7 +18,10 @@ def folder(tmp_path):
 
 def test_strings_are_scored_as_score_does(folder):
     prompts, completions = ["Buy?", "Rent?"], ["Wait.", "Rent for a year."]
-    found = reward_function(folder)(prompts=prompts, completions=completions, completion_ids=[[1]])
+    reward = reward_function(folder)
+    found = reward(prompts=prompts, completions=completions, completion_ids=[[1]])
+    said = [[{"role": "assistant", "content": text}] for text in completions]
+    assert reward([[{"role": "user", "content": text}] for text in prompts], said) == found
     assert found == RewardModel.load(folder).score(prompts, completions).tolist()
     assert all(type(value) is float for value in found)
 
@@ -30,19 +33,7 @@ def test_a_model_is_taken_as_its_folder_is(folder):
     assert reward_function(run)(*texts) == reward_function(folder)(*texts)
 
 
-def test_messages_are_their_texts(folder):
-    reward = reward_function(folder)
-    user = [{"role": "user", "content": "Buy?"}]
-    parts = [{"role": "assistant", "content": [{"type": "text", "text": "Wa"}, {"text": "it."}]}]
-    thought = [{"role": "assistant", "content": "hm"}, {"role": "assistant", "content": "Wait."}]
-    plain = reward(["Buy?"], ["Wait."])
-    assert reward([user] * 2, [parts, thought]) == plain * 2
-    assert reward([user], [[]]) == reward(["Buy?"], [""])
-
-
-def test_what_is_no_text_is_refused(folder):
-    with pytest.raises(InputError, match="a message without text"):
-        reward_function(folder)([[{"role": "user", "content": None}]], ["a"])
+def test_a_folder_that_is_none():
     with pytest.raises(InputError, match="no such model folder"):
         reward_function("nowhere")
 

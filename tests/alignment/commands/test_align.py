@@ -5,12 +5,13 @@ import shutil
 
 import numpy as np
 import pytest
+from language_models import saved_model
+from local_runs import refusal
 
 import murmuration
+from murmuration.api import training
 from murmuration.preference.data.errors import InputError
-from murmuration.preference.language.base.network import LanguageBase
-from murmuration.preference.language.base.settings import BaseSettings
-from murmuration.preference.language.reward import save_language_model, system_of
+from murmuration.preference.language.reward import system_of
 from murmuration.server.lineage import lineage_of_model
 
 pytest.importorskip("trl")
@@ -34,6 +35,32 @@ def asked(write_rows):
 
 
 @pytest.fixture
+def aligned(cli, language_model, asked, tmp_path):
+    """A function: a policy by a reward, into `policy`; exit code, stdout and lines of stderr."""
+
+    def call(*options):
+        given = ("--base", language_model("llama"), "--prompts", asked, *FEW)
+        return cli("align", *given, "--out", tmp_path / "policy", *options)
+
+    return call
+
+
+@pytest.fixture
+def quick_rewards(monkeypatch):
+    """A function: what is trained first takes two rounds; `then` is told whether it resumed."""
+    honest = training.train
+
+    def quickly(then=lambda resumed: None):
+        def train(**given):
+            honest(**{**given, "rounds": 2, "cohort": 10, "delta": 1e-3})
+            then(given["resume"])
+
+        monkeypatch.setattr(training, "train", train)
+
+    return quickly
+
+
+@pytest.fixture
 def reward(cli, crowd, tmp_path):
     """A function: the folder of a reward model, by options of its run."""
 
@@ -45,14 +72,11 @@ def reward(cli, crowd, tmp_path):
     return make
 
 
-def test_the_policy_carries_what_its_reward_promised(
-    cli, language_model, reward, asked, tmp_path, monkeypatch
-):
-    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
-    given = ("align", "--reward", model, "--base", base, "--prompts", asked, "--out", out)
+def test_the_policy_carries_what_its_reward_promised(cli, aligned, reward, tmp_path, monkeypatch):
+    model, out = reward("--epsilon", 2), tmp_path / "policy"
     (tmp_path / "of_a_policy.py").write_text("heard = {}\nreport = heard.__setitem__\n")
     monkeypatch.syspath_prepend(tmp_path)
-    code, stdout, _ = cli(*given, *FEW, "--report-to", "of_a_policy:report")
+    code, stdout, _ = aligned("--reward", model, "--report-to", "of_a_policy:report")
     from of_a_policy import heard  # pyright: ignore[reportMissingImports]
 
     assert code == 0
@@ -82,43 +106,28 @@ def test_the_policy_carries_what_its_reward_promised(
     assert "User-level DP: ε = 2.00" in run.report.read_text()
     assert cli("report", out, model.parent)[0] == 2
     # It is there, so it is not made again; and a finished one is told again.
-    code, _, lines = cli(*given, *FEW)
-    assert (code, len(lines)) == (2, 1)
-    assert "holds a run already; continue it with --resume" in lines[0]
-    assert cli(*given, *FEW, "--resume", "--json")[0] == 0
+    assert "holds a run already; continue it with --resume" in refusal(aligned("--reward", model))
+    assert aligned("--reward", model, "--resume", "--json")[0] == 0
 
 
-def test_a_reward_that_promised_nothing_is_refused(cli, language_model, reward, asked, tmp_path):
-    model, base = reward("--strategy", "nonprivate"), language_model("llama")
-    given = ("align", "--reward", model, "--base", base, "--prompts", asked, *FEW)
-    code, _, lines = cli(*given, "--out", tmp_path / "policy")
-    assert (code, len(lines)) == (2, 1)
-    assert "--reward-privacy public" in lines[0]
+def test_a_reward_that_promised_nothing_is_refused(aligned, reward, tmp_path):
+    assert "--reward-privacy public" in refusal(
+        aligned("--reward", reward("--strategy", "nonprivate"))
+    )
     assert not (tmp_path / "policy").exists()
 
 
-def test_prompts_of_the_rewards_users_are_refused(cli, language_model, reward, crowd, tmp_path):
-    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
-    given = ("align", "--reward", model, "--base", base, "--prompts", crowd, "--out", out)
-    code, _, lines = cli(*given, *FEW)
-    assert (code, len(lines)) == (2, 1)
-    assert "prompts must be public" in lines[0]
-    assert not out.exists()
-
-
-def test_judgements_become_a_reward_first(cli, crowd, language_model, asked, tmp_path, monkeypatch):
-    import murmuration.api.training
-
-    honest = murmuration.api.training.train
-    few = {"rounds": 2, "cohort": 10, "delta": 1e-3}
-    monkeypatch.setattr(
-        murmuration.api.training, "train", lambda **given: honest(**{**given, **few})
+def test_prompts_of_the_rewards_users_are_refused(aligned, reward, crowd, tmp_path):
+    assert "prompts must be public" in refusal(
+        aligned("--reward", reward("--epsilon", 2), "--prompts", crowd)
     )
-    out, base = tmp_path / "policy", language_model("llama")
-    code, stdout, lines = cli(
-        "align", "--reward-data", crowd, "--epsilon", 2, "--users", 30, "--base", base,
-        "--prompts", asked, "--out", out, *FEW, "--json",
-    )  # fmt: skip
+    assert not (tmp_path / "policy").exists()
+
+
+def test_judgements_become_a_reward_first(aligned, quick_rewards, crowd, tmp_path):
+    quick_rewards()
+    out = tmp_path / "policy"
+    code, stdout, lines = aligned("--reward-data", crowd, "--epsilon", 2, "--users", 30, "--json")
     assert code == 0, lines
     assert json.loads((tmp_path / "policy-reward" / "config.json").read_text())["users"] == 30
     told = json.loads(stdout.splitlines()[-1])
@@ -132,15 +141,10 @@ def test_judgements_become_a_reward_first(cli, crowd, language_model, asked, tmp
     assert told["promise"]["private"] is True
 
 
-def test_a_missing_tracker_is_said_before_a_reward_is_trained(
-    cli, crowd, language_model, asked, tmp_path
-):
-    code, _, lines = cli(
-        "align", "--reward-data", crowd, "--epsilon", 2, "--base", language_model("llama"),
-        "--prompts", asked, "--out", tmp_path / "policy", *FEW, "--report-to", "nowhere_at_all:f",
-    )  # fmt: skip
-    assert (code, len(lines)) == (2, 1)
-    assert "--report-to nowhere_at_all:f: cannot be imported" in lines[0]
+def test_a_missing_tracker_is_said_before_a_reward_is_trained(aligned, crowd, tmp_path):
+    assert "--report-to nowhere_at_all:f: cannot be imported" in refusal(
+        aligned("--reward-data", crowd, "--epsilon", 2, "--report-to", "nowhere_at_all:f")
+    )
     assert not (tmp_path / "policy-reward").exists()
 
 
@@ -153,29 +157,23 @@ def test_a_missing_tracker_is_said_before_a_reward_is_trained(
         (("--reward", "nowhere/model"), "nowhere/model"),
     ],
 )
-def test_what_is_refused(cli, language_model, asked, tmp_path, options, said):
-    base, out = language_model("llama"), tmp_path / "policy"
-    code, _, lines = cli("align", "--base", base, "--prompts", asked, "--out", out, *options)
-    assert (code, len(lines)) == (2, 1)
-    assert said in lines[0]
-    assert not out.exists()
+def test_what_is_refused(aligned, tmp_path, options, said):
+    assert said in refusal(aligned(*options))
+    assert not (tmp_path / "policy").exists()
 
 
-def test_a_truth_that_is_a_model_counts_as_a_reward_does(
-    cli, crowd, language_model, reward, asked, tmp_path
-):
+def test_a_truth_that_is_a_model_counts_as_a_reward_does(cli, crowd, aligned, reward, tmp_path):
     """It says when training ends and which policy is saved, so what it cost must be told."""
-    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
+    model, out = reward("--epsilon", 2), tmp_path / "policy"
     common = ("--data", crowd, "--rounds", 2, "--cohort", 10, "--delta", 1e-3)
     for name, options in (("open", ("--strategy", "nonprivate")), ("true", ("--epsilon", 3))):
         code = cli("run", *common, *options, "--seed", 2, "--out", tmp_path / name)[0]
         assert code == 0
-    given = ("align", "--reward", model, "--base", base, "--prompts", asked, "--out", out, *FEW)
-    code, _, lines = cli(*given, "--truth", tmp_path / "open" / "model")
-    assert (code, len(lines)) == (2, 1)
-    assert "--truth-privacy public" in lines[0]
+    assert "--truth-privacy public" in refusal(
+        aligned("--reward", model, "--truth", tmp_path / "open" / "model")
+    )
     assert not out.exists()
-    assert cli(*given, "--truth", tmp_path / "true" / "model")[0] == 0
+    assert aligned("--reward", model, "--truth", tmp_path / "true" / "model")[0] == 0
     runs = lineage_of_model("policy", str(out / "model"), "advice").runs
     assert sorted(run.epsilon for run in runs) == pytest.approx([2, 3], rel=0.01)
     card = (out / "model" / "README.md").read_text()
@@ -184,89 +182,56 @@ def test_a_truth_that_is_a_model_counts_as_a_reward_does(
 
 
 def test_a_reward_that_was_trained_otherwise_is_not_taken_for_the_one_asked_for(
-    cli, crowd, language_model, asked, tmp_path, monkeypatch
+    aligned, quick_rewards, crowd, tmp_path
 ):
-    import murmuration.api.training
-
-    honest = murmuration.api.training.train
-    few = {"rounds": 2, "cohort": 10, "delta": 1e-3}
-    monkeypatch.setattr(
-        murmuration.api.training, "train", lambda **given: honest(**{**given, **few})
-    )
-    base, out = language_model("llama"), tmp_path / "policy"
-    given = (
-        "align",
-        "--reward-data",
-        crowd,
-        "--base",
-        base,
-        "--prompts",
-        asked,
-        "--out",
-        out,
-        *FEW,
-    )
-    assert cli(*given, "--epsilon", 8, "--steps", 1)[0] == 0
-    shutil.rmtree(out)
-    code, _, lines = cli(*given, "--epsilon", 1)
-    assert (code, len(lines)) == (2, 1)
-    assert "epsilon" in lines[0]
-    assert not out.exists()
-    assert cli(*given, "--epsilon", 8, "--steps", 1)[0] == 0
+    quick_rewards()
+    assert aligned("--reward-data", crowd, "--epsilon", 8, "--steps", 1)[0] == 0
+    shutil.rmtree(tmp_path / "policy")
+    assert "epsilon" in refusal(aligned("--reward-data", crowd, "--epsilon", 1))
+    assert not (tmp_path / "policy").exists()
+    assert aligned("--reward-data", crowd, "--epsilon", 8, "--steps", 1)[0] == 0
 
 
-def test_what_ended_while_its_reward_was_trained_goes_on(
-    cli, crowd, language_model, asked, tmp_path, monkeypatch
-):
-    import murmuration.api.training
+def test_what_ended_while_its_reward_was_trained_goes_on(aligned, quick_rewards, crowd, tmp_path):
+    times = []
 
-    honest, times = murmuration.api.training.train, []
-    few = {"rounds": 2, "cohort": 10, "delta": 1e-3}
-
-    def train(**given):
-        times.append(given["resume"])
-        honest(**{**given, **few})
+    def then(resumed):
+        times.append(resumed)
         if len(times) == 1:
             raise InputError("as if killed")
 
-    monkeypatch.setattr(murmuration.api.training, "train", train)
-    base, out = language_model("llama"), tmp_path / "policy [/b]"
-    given = ("align", "--reward-data", crowd, "--epsilon", 2, "--base", base, "--prompts", asked)
-    assert cli(*given, "--out", out, *FEW)[0] == 2
-    assert not out.exists()
-    code, _, lines = cli(*given, "--out", out, *FEW, "--resume")
+    quick_rewards(then)
+    given = ("--reward-data", crowd, "--epsilon", 2, "--out", tmp_path / "policy [/b]")
+    assert aligned(*given)[0] == 2
+    assert not (tmp_path / "policy [/b]").exists()
+    code, _, lines = aligned(*given, "--resume")
     assert code == 0, lines
     assert times == [False, True]
 
 
-def test_a_policy_that_is_no_better_than_its_base_is_told_as_that(
-    cli, language_model, reward, asked, tmp_path
-):
-    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
-    given = ("align", "--reward", model, "--base", base, "--prompts", asked, "--out", out)
-    code, stdout, _ = cli(*given, *FEW, "--top-p", 1e-9)  # always the same answers
+def test_a_policy_that_is_no_better_than_its_base_is_told_as_that(aligned, reward, tmp_path):
+    always_the_same_answers = ("--top-p", 1e-9)
+    code, stdout, _ = aligned("--reward", reward("--epsilon", 2), *always_the_same_answers)
     assert code == 0
     assert "no better than the base's" in stdout
-    assert "no better than the base" in (out / "model" / "README.md").read_text()
+    assert "no better than the base" in (tmp_path / "policy/model/README.md").read_text()
 
 
 def test_demonstrations_are_learnt_first_if_they_are_public(
-    cli, language_model, reward, asked, write_rows, crowd, tmp_path
+    aligned, reward, write_rows, crowd, tmp_path
 ):
-    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
-    given = ("align", "--reward", model, "--base", base, "--prompts", asked, "--out", out, *FEW)
+    model, out = reward("--epsilon", 2), tmp_path / "policy"
     theirs = json.loads(open(crowd).readline())["prompt"]  # noqa: PTH123, SIM115
     rows = [
         {"prompt": "and then what ?", "response": "save it"},
         {"prompt": theirs, "completion": "wait"},
     ]
     shown = write_rows(rows, "shown.jsonl")
-    code, _, lines = cli(*given, "--sft", shown)
-    assert (code, len(lines)) == (2, 1)
-    assert f"--sft {shown}: operator only: 1 of 2 are prompts that users" in lines[0]
-    assert theirs not in lines[0]
+    line = refusal(aligned("--reward", model, "--sft", shown))
+    assert f"--sft {shown}: operator only: 1 of 2 are prompts that users" in line
+    assert theirs not in line
     assert not out.exists()
-    assert cli(*given, "--sft", write_rows(rows[:1], "mine.jsonl"))[0] == 0
+    assert aligned("--reward", model, "--sft", write_rows(rows[:1], "mine.jsonl"))[0] == 0
     card = (out / "model" / "README.md").read_text()
     assert "learnt 1 public demonstrations" in card
     assert str(tmp_path) not in card
@@ -278,7 +243,7 @@ def test_demonstrations_are_learnt_first_if_they_are_public(
 
 
 def test_rows_that_a_private_model_wrote_are_counted_as_demonstrations(
-    cli, language_model, reward, asked, write_rows, tmp_path
+    cli, aligned, language_model, reward, asked, write_rows, tmp_path
 ):
     """Learnt by supervision, they cost what their models did, and nobody may call them public."""
     model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
@@ -293,12 +258,10 @@ def test_rows_that_a_private_model_wrote_are_counted_as_demonstrations(
     told = write_rows([row | {"response": "save it"} for row in rows], "told.jsonl")
     other = tmp_path / "other"
     shutil.copytree(model.parent, other)
-    given = ("align", "--reward", other / "model", "--base", base, "--prompts", asked)
-    given += ("--out", out, *FEW, "--sft", told)
-    code, _, lines = cli(*given)
-    assert (code, len(lines)) == (2, 1)
-    assert "models of private runs" in lines[0] and not out.exists()
-    assert cli(*given, "--sft-privacy", model.parent / "ledger.jsonl")[0] == 0
+    given = ("--reward", other / "model", "--sft", told)
+    line = refusal(aligned(*given))
+    assert "models of private runs" in line and not out.exists()
+    assert aligned(*given, "--sft-privacy", model.parent / "ledger.jsonl")[0] == 0
     (run,) = lineage_of_model("policy", str(out / "sft"), "advice").runs
     assert run.epsilon == pytest.approx(2, rel=0.01)
     text = (out / "sft" / "README.md").read_text()
@@ -306,35 +269,30 @@ def test_rows_that_a_private_model_wrote_are_counted_as_demonstrations(
 
 
 def test_demonstrations_that_say_nothing_are_refused_before_anything_is_made(
-    cli, language_model, reward, asked, write_rows, tmp_path
+    aligned, reward, write_rows, tmp_path
 ):
-    model, base, out = reward("--epsilon", 2), language_model("llama"), tmp_path / "policy"
-    given = ("align", "--reward", model, "--base", base, "--prompts", asked, "--out", out, *FEW)
+    model = reward("--epsilon", 2)
     for row in ({"prompt": "what now ?"}, {"messages": [{"role": "user", "content": "what ?"}]}):
-        code, _, lines = cli(*given, "--sft", write_rows([row], "shown.jsonl"))
-        assert (code, len(lines)) == (2, 1)
-        assert "line 1 needs a `prompt` and a `response`" in lines[0]
-    assert cli(*given, "--sft", tmp_path / "none.jsonl")[0] == 2
-    assert not out.exists()
+        line = refusal(aligned("--reward", model, "--sft", write_rows([row], "shown.jsonl")))
+        assert "line 1 needs a `prompt` and a `response`" in line
+    assert aligned("--reward", model, "--sft", tmp_path / "none.jsonl")[0] == 2
+    assert not (tmp_path / "policy").exists()
 
 
 def test_a_policy_is_trained_after_the_system_prompt_of_its_base_or_another(
-    cli, language_model, reward, write_rows, tmp_path
+    aligned, language_model, reward, tmp_path
 ):
-    prompts = write_rows([{"prompt": prompt} for prompt in PROMPTS], "prompts.jsonl")
-    base = LanguageBase(
-        BaseSettings(language_model("gpt2-chat"), "full", task="sft", system="save it")
-    )
-    save_language_model(tmp_path / "base", base, base.theta())
-    command = ("align", "--reward", reward("--epsilon", 2), "--base", tmp_path / "base")
-    command += ("--prompts", prompts, "--base-privacy", "public", *FEW)
+    chat = language_model("gpt2-chat")
+    saved_model(tmp_path / "base", chat, "full", scale=0.0, task="sft", system="save it")
+    given = ("--reward", reward("--epsilon", 2), "--base", tmp_path / "base")
+    given += ("--base-privacy", "public")
     for out, options, system in (("a", (), "save it"), ("b", ("--system", "loan"), "loan")):
-        code, _, lines = cli(*command, *options, "--out", tmp_path / out)
+        code, _, lines = aligned(*given, *options, "--out", tmp_path / out)
         assert code == 0, lines
         assert system_of(tmp_path / out / "model") == system
         card = (tmp_path / out / "model" / "README.md").read_text()
         assert f'The system prompt "{system}" stands before each prompt' in card
         assert f">{system}<" in (tmp_path / out / "report.html").read_text()
-    code, _, lines = cli(*command, "--system", "", "--out", tmp_path / "b", "--resume")
-    assert (code, len(lines)) == (2, 1)
-    assert "was begun with another system: 'loan', not ''" in lines[0]
+    assert "was begun with another system: 'loan', not ''" in refusal(
+        aligned(*given, "--system", "", "--out", tmp_path / "b", "--resume")
+    )

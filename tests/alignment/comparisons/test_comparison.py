@@ -18,6 +18,7 @@ from murmuration.alignment.comparisons.comparison import (
     write_sides,
 )
 from murmuration.alignment.comparisons.intervals import PromptBootstrap
+from murmuration.alignment.comparisons.page import page
 from murmuration.alignment.writing import answer_lines
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
@@ -192,6 +193,20 @@ def test_wins_and_what_is_told_of_them():
     assert found.wins[0].tolist() == [[1, 0], [0.5, 1], [0, 0]]
 
 
+def test_wins_are_told_at_equal_length_too():
+    """A judge who likes longer answers gives nothing more where length is taken off."""
+    generator = np.random.default_rng(0)
+    longer, shorter = (
+        Side(name, [["w" * n] for n in generator.integers(mean - 35, mean + 35, size=40)])
+        for name, mean in (("m", 75), ("o", 40))
+    )
+    found = compare(asked([f"question {k}" for k in range(40)]), [longer], shorter, ByLength())
+    (model,) = found.result["models"]
+    assert model["win_rate"][1] > 0.55
+    assert model["length_controlled"][1] < 0.5 < model["length_controlled"][2]
+    assert "length-controlled wins" in page(found)
+
+
 def test_drawn_at_another_temperature_it_is_no_divergence():
     side = Side("m", [["a"]] * 2, np.zeros((2, 1)))
     for sampling, told in ((Sampling(), False), (Sampling(0.5), True), (Sampling(1, 0.9), True)):
@@ -210,24 +225,9 @@ def test_settings_that_are_refused(more):
 PROMPTS = ["what now ?", "save it", "buy today !"] * 4
 
 
-@pytest.fixture
-def other_weights(language_model, tmp_path):
-    """A model near ``gpt2``, with the same tokens."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    model = AutoModelForCausalLM.from_pretrained(language_model("gpt2"))
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
-    model.save_pretrained(tmp_path / "near")
-    AutoTokenizer.from_pretrained(language_model("gpt2")).save_pretrained(tmp_path / "near")
-    return str(tmp_path / "near")
-
-
-def test_models_answer_by_draws_of_their_own_and_go_their_way(language_model, other_weights):
+def test_models_answer_by_draws_of_their_own_and_go_their_way(language_model, near_the_reference):
     base, sampling = language_model("gpt2"), Sampling(max_new_tokens=6)
+    other_weights = str(near_the_reference[0])
     now = asked(PROMPTS, models=[base, other_weights], against=base, samples=2, sampling=sampling,
                 seed=PublicSeed(5))  # fmt: skip
     places = {}
@@ -252,11 +252,12 @@ def test_models_answer_by_draws_of_their_own_and_go_their_way(language_model, ot
     assert [row[:1] for row in same.answers_TN] == alone.answers_TN
 
 
-def test_an_estimate_of_the_divergence_of_whole_answers(language_model, other_weights):
+def test_an_estimate_of_the_divergence_of_whole_answers(language_model, near_the_reference):
     """Of answers that end at once or after a token, where it can be counted out."""
     import torch
 
-    policy, reference = (SavedLikelihood.load(m) for m in (other_weights, language_model("gpt2")))
+    both = (near_the_reference[0], language_model("gpt2"))
+    policy, reference = map(SavedLikelihood.load, both)
     tokenizer = policy.texts.tokenizer
     words = [tokenizer.decode([k]) for k in range(7, len(tokenizer))]
     answers = ["", *words]

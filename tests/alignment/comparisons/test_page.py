@@ -13,6 +13,7 @@ from murmuration.alignment.comparisons.page import page, short_names, shown_text
 from murmuration.alignment.judges import PopulationJudge
 from murmuration.preference.language.generation import PublicSeed
 from murmuration.sims.population.population import Population
+from tests.alignment.comparisons.test_comparison import ByLength
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -26,14 +27,7 @@ HOSTILE = [
 ]
 
 
-class ByLength:
-    def preferred(self, prompts, first, second):
-        lengths = [(len(one), len(other)) for one, other in zip(first, second, strict=True)]
-        return np.array([0.5 if a == b else float(a > b) for a, b in lengths])
-
-    def figures(self, prompts, answers):
-        return {}
-
+class Hostile(ByLength):
     def about(self):
         return {"kind": "length", "name": "<b>length", "how": "By <i>length.", "caveats": ["<u>."]}
 
@@ -45,7 +39,7 @@ def compared(answers, prompts=None, judge=None, models=("m",), **more):
     asked = ComparisonRequest(
         models=[*models], against=other.model, prompts=prompts, source="here <b>"
     )
-    return compare(asked, sides, other, judge or ByLength())
+    return compare(asked, sides, other, judge or Hostile())
 
 
 def test_hostile_answers_are_text_and_nothing_else():

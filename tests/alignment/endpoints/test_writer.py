@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from stand_ins.judge import StandIn, completion, drip
+from stand_ins.judge import StandIn, completion
 
 from murmuration.alignment.endpoints.client import WRITER, Endpoint
 from murmuration.alignment.endpoints.writer import EndpointWriter
@@ -12,12 +12,6 @@ from murmuration.preference.language.generation import Sampling
 
 PROMPTS = [f"Question {number}?" for number in range(30)]
 SHORT = Sampling(0.7, 0.9, max_new_tokens=4)
-
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch):
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.delenv(WRITER.key, raising=False)
 
 
 def echo(request):
@@ -100,18 +94,10 @@ def test_what_a_strange_server_says_is_text():
         assert writer_at(server).write(["p"], SHORT) == [""]
 
 
+#: Others that are no completions the judge's tests have.
 HOSTILE = {
-    "no json": b"<html>no</html>",
-    "no text": b"\xff\xfe\x00",
-    "deep": b"[" * 100_000,
-    "null": b"null",
-    "no answers": {"choices": []},
-    "other types": {"choices": [{"message": {"content": 7}}]},
-    "no message": {"choices": [{"text": "hello"}]},
     "an error": {"error": {"message": "no SECRET"}},
-    "too many bytes": b'{"choices": [{"message": {"content": "' + b"x" * 2**21 + b'"}}]}',
     "longer than asked": completion("x" * (64 * 4 + 1)),
-    "packed": (200, {"Content-Encoding": "gzip"}, completion("a")),
 }
 
 
@@ -141,29 +127,6 @@ def test_replies_that_are_no_answers(reply):
         )
 
 
-def test_one_that_never_ends():
-    with (
-        StandIn(lambda _: drip) as server,
-        pytest.raises(InputError, match=r"no whole reply within 0\.6 s, .*attempts$"),
-    ):
-        writer_at(server, timeout=0.3, attempts=2).write(["p"], SHORT)
-
-
-@pytest.mark.parametrize(
-    ("reply", "words"),
-    [
-        ((307, {"Location": "/v1/other"}, b""), "must not redirect"),
-        ((401, {}, b""), "the model m and the key in MURMURATION_WRITER_KEY"),
-        ((404, {}, b""), "refused .HTTP 404.: check the address"),
-    ],
-)
-def test_what_no_patience_mends(reply, words):
-    with StandIn(lambda _: reply) as server:
-        with pytest.raises(InputError, match=f"--writer http.*{words}"):
-            writer_at(server, at_once=2).write(PROMPTS, SHORT)
-        assert len(server.requests) <= 2
-
-
 def test_its_key_is_its_own_and_goes_nowhere_else(monkeypatch, caplog, capfd):
     key = "sk-writer-0123"
     monkeypatch.setenv(WRITER.key, key)
@@ -174,20 +137,18 @@ def test_its_key_is_its_own_and_goes_nowhere_else(monkeypatch, caplog, capfd):
         writer.write(PROMPTS[:2], SHORT)
         assert {each["Authorization"] for each in server.headers} == {f"Bearer {key}"}
         texts = [json.dumps(server.requests), repr(writer)]
-        server.reply = lambda _: (500, {"X-Key": key}, key.encode())
-        with pytest.raises(InputError) as error:
+        server.reply = lambda _: (401, {"X-Key": key}, key.encode())
+        why = f"--writer http.*model m and the key in {WRITER.key}"
+        with pytest.raises(InputError, match=why) as error:
             writer.write(PROMPTS[:2], SHORT)
         texts.append(str(error.value))
     out, err = capfd.readouterr()
     assert key not in "".join([*texts, out, err, caplog.text])
-    with pytest.raises(InputError, match="in the clear"):
-        EndpointWriter(Endpoint("http://far.example/v1", "m", role=WRITER))
 
 
 def test_settings_that_are_refused():
-    for url in ("localhost:8000", "ftp://h/v1", "http://h/v1?key=SECRET"):
-        with pytest.raises(InputError, match=r"^--writer") as error:
+    for url in ("localhost:8000", "ftp://h/v1"):
+        with pytest.raises(InputError, match=r"^--writer .*that is not an address"):
             Endpoint(url, "m", role=WRITER)
-        assert "SECRET" not in str(error.value)
     with StandIn(echo) as server, pytest.raises(InputError, match="--seed"):
         writer_at(server).write(["p"], SHORT, -1)

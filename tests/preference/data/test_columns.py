@@ -2,32 +2,12 @@ import json
 
 import pytest
 
-from murmuration.preference.data.columns import (
-    REQUIRED,
-    parse_columns,
-    write_columns,
-)
+from murmuration.preference.data.columns import parse_columns, write_columns
 from murmuration.preference.data.errors import BadRow, InputError
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import load_judgements
-from murmuration.preference.data.rows import read_row
-from murmuration.preference.data.schema import PAIRS
 from murmuration.preference.data.texts import UserTexts
-
-NAMES = {field: field for field in REQUIRED}
-
-
-def judged(row, names=NAMES, schema=PAIRS):
-    return read_row(row, names, schema)[1]
-
-
-PAIR = {"prompt": "p", "chosen": "x", "rejected": "y"}
-ROW = {"user_id": "u1", "prompt": "Why?"}
-
-
-def parsed(cells, **named):
-    row = judged({**ROW, **cells}, NAMES | named)
-    return row.responses, row.y
+from tests.preference.data.test_rows import NAMES, PAIR, SAID, judged, parsed
 
 
 def test_missing_columns_name_what_is_there_and_what_to_do():
@@ -41,7 +21,7 @@ def test_missing_columns_name_what_is_there_and_what_to_do():
 
 def test_columns_that_were_asked_for_must_be_there():
     with pytest.raises(BadRow, match=r"no column 'pick'; .* --columns best=NAME"):
-        judged({**ROW, "responses": ["x", "y", "z"], "best": 0}, {**NAMES, "best": "pick"})
+        judged({**SAID, "responses": ["x", "y", "z"], "best": 0}, {**NAMES, "best": "pick"})
     with pytest.raises(BadRow, match="no column 'options'"):
         judged({"user_id": "u", **PAIR}, {**NAMES, "responses": "options"})
 
@@ -160,7 +140,7 @@ def test_sides_without_a_winner_are_told_how_to_name_one():
 def test_a_named_side_that_hides_who_won_is_said(tmp_path):
     """`--columns chosen=answer_a` takes every first answer for the better one."""
     file = tmp_path / "rows.jsonl"
-    row = {**ROW, "answer_a": "left", "answer_b": "right", "winner": "b"}
+    row = {**SAID, "answer_a": "left", "answer_b": "right", "winner": "b"}
     file.write_text(json.dumps(row) + "\n")
     columns = {"chosen": "answer_a", "rejected": "answer_b"}
     result = load_judgements(str(file), columns=columns)

@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 from murmuration.preference.data.conversations import messages_of, prompt_cell, text_of
 from murmuration.preference.data.errors import BadRow
 from murmuration.preference.data.loading import load_prompts, load_responses
-from murmuration.preference.data.rows import read_row
-from murmuration.preference.data.schema import PAIRS
-
-NAMES = {field: field for field in ("user_id", "prompt", "chosen", "rejected")}
-
-
-def judged(row, names=NAMES, schema=PAIRS):
-    return read_row(row, names, schema)[1]
+from tests.preference.data.test_rows import NAMES, judged
 
 
 def said(*turns):

@@ -151,12 +151,6 @@ def test_columns_that_make_no_sense(columns):
         Judgements.from_rows([row()], columns=columns)
 
 
-def test_a_renamed_tie_must_exist_but_a_plain_one_need_not():
-    with pytest.raises(InputError, match="no column 'same'"):
-        Judgements.from_rows([row()], columns={"tie": "same"})
-    assert Judgements.from_rows([row()]).decided == 1
-
-
 def best_of(user="a", responses=("x", "y", "z"), **more):
     return {"user_id": user, "prompt": "p", "responses": list(responses), **more}
 
@@ -195,13 +189,7 @@ def test_rankings_with_ties():
     ("rows", "declared", "right"),
     [
         ([row(), best_of(best=0)], Schema(), "pairs are declared: pass --kind top-1 --responses 3"),
-        (
-            [row(), best_of(ranking=[1, 2, 3]), best_of(ranking=[2, 1], responses="xy")],
-            Schema(),
-            "pairs are declared: pass --kind ranking --responses 3",
-        ),
         ([best_of(best=0), row()], Schema("top-1", 3), "top-1 are declared: pass --kind pairs"),
-        ([best_of(best=0), best_of(best=0, responses="wxyz")], Schema("top-1", 3), "responses"),
     ],
 )
 def test_a_row_of_another_kind_than_declared_is_bad(rows, declared, right):

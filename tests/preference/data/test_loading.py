@@ -15,22 +15,11 @@ from murmuration.preference.data.loading import (
     load_responses,
 )
 from murmuration.preference.data.texts import UserTexts
+from tests.preference.data.files.test_reading import as_jsonl, refusal
 
 ROWS = [
     {"user_id": user, "prompt": "p", "chosen": "yes", "rejected": "no"} for user in ("b", "a", "b")
 ]
-
-
-def as_jsonl(rows):
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
-
-
-def refusal(source, **options):
-    with pytest.raises(InputError) as caught:
-        load_judgements(source, **options)
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
 
 
 @pytest.fixture
@@ -112,6 +101,13 @@ def test_prompts_are_read_from_any_kind_of_file(tmp_path, name, content):
     (tmp_path / name).write_text(content.replace("prompt", "text"))
     with pytest.raises(InputError, match=rf"{name}: line \d has no prompt"):
         list(load_prompts(str(tmp_path / name)))
+
+
+@pytest.mark.parametrize("line", ['{"prompt": 3}', '{"prompt": " "}', "[1]", "what now?"])
+def test_a_line_that_is_no_prompt_is_named(tmp_path, line):
+    (tmp_path / "p.jsonl").write_text(f'{{"prompt": "a"}}\n{line}')
+    with pytest.raises(InputError, match="line 2 has no prompt"):
+        list(load_prompts(str(tmp_path / "p.jsonl")))
 
 
 def test_responses_may_be_empty_and_must_be_text(tmp_path):

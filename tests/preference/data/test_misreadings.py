@@ -95,8 +95,9 @@ def preferred(tmp_path, write_rows):
             else:
                 said["format"] = form
             schema = Schema(**said)
-            responses = load_judgements(source, schema=schema).responses
-            best += [texts[0].startswith(GOOD) for texts in responses]
+            loaded = load_judgements(source, schema=schema)
+            assert name not in ROWS_OF or schema.one_user_per_row or loaded.user_ids == ("w",)
+            best += [texts[0].startswith(GOOD) for texts in loaded.responses]
         return best
 
     return call

@@ -149,15 +149,15 @@ HI = [{"role": "user", "content": "hi"}]
 YO = [{"role": "assistant", "content": "yo"}]
 
 
-@pytest.mark.parametrize("label", [True, "true", " TRUE", np.True_, "Yes", "👍", "thumbs_up"])
-def test_a_response_that_was_liked(label):
-    row = KTO | {"label": label}
-    assert judged(row) == Row("thumbs", "p", ("x",))
+LIKED = [True, "true", " TRUE", np.True_, "Yes", "👍", "thumbs_up"]
+NOT_LIKED = [False, "false", np.False_, "no", "Bad"]
 
 
-@pytest.mark.parametrize("label", [False, "false", np.False_, "no", "Bad"])
-def test_a_response_that_was_not_liked(label):
-    assert judged(KTO | {"label": label}, NAMES).y == 0.0
+@pytest.mark.parametrize(
+    ("label", "y"), [*((up, 1.0) for up in LIKED), *((down, 0.0) for down in NOT_LIKED)]
+)
+def test_a_response_that_was_liked_or_not(label, y):
+    assert judged(KTO | {"label": label}) == Row("thumbs", "p", ("x",), y)
 
 
 @pytest.mark.parametrize("label", [None, "", "meh", [], float("nan")])

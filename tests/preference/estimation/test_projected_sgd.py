@@ -10,18 +10,7 @@ import torch
 from murmuration.preference.estimation.projected_sgd import DECAYING, PUBLISHED, Steps, one_pass
 from murmuration.preference.estimation.randomized_labels import RandomizedLabels
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
-
-
-def random_pairs(rows: int, epsilon: float, dimension: int = 3, problems: int = 1, seed: int = 0):
-    generator = torch.Generator().manual_seed(seed)
-    truth_D = torch.randn(problems, dimension, generator=generator).double()
-    x_JD = torch.randn(problems, rows, dimension, generator=generator).double()
-    chance_J = torch.sigmoid((x_JD @ truth_D.unsqueeze(-1)).squeeze(-1))
-    flip = RandomizedResponse(epsilon).flip_probability
-    told_J = (torch.rand(problems, rows, generator=generator) < chance_J) ^ (
-        torch.rand(problems, rows, generator=generator) < flip
-    )
-    return truth_D, RandomizedLabels.of_pairs(x_JD, told_J, flip)
+from tests.preference.estimation.test_debiased import pairs
 
 
 def papers_gradient(log_p, told: int, epsilon: float, theta_D: torch.Tensor) -> torch.Tensor:
@@ -67,7 +56,7 @@ def test_padding_changes_nothing():
 
 
 def test_prefixes_and_problems_are_what_they_would_be_alone():
-    _, labels = random_pairs(120, 1.0, problems=3)
+    _, _, labels = pairs(120, 1.0, problems=3)
     path = one_pass(labels, ball=2.0, at=[40, 120])
     assert path.shape == (2, 3, 3)
     assert torch.allclose(path[1], one_pass(labels, ball=2.0))
@@ -85,13 +74,13 @@ def test_prefixes_and_problems_are_what_they_would_be_alone():
 
 @pytest.mark.parametrize("steps", [DECAYING, PUBLISHED])
 def test_it_stays_in_the_ball(steps):
-    _, labels = random_pairs(300, 0.1)
+    _, _, labels = pairs(300, 0.1, problems=1)
     found_D = one_pass(labels, ball=0.4, steps=steps)[0]
     assert found_D.norm() <= 0.4 * (1 + 1e-12)
 
 
 def test_decaying_steps_come_close_and_the_published_ones_do_not():
-    truth_PD, labels = random_pairs(20_000, 1.0, problems=20)
+    truth_PD, _, labels = pairs(20_000, 1.0, problems=20)
     few, many = (
         (theta_PD - truth_PD).norm(dim=-1).mean()
         for theta_PD in one_pass(labels, ball=4.0, at=[1000, 20_000])
@@ -106,14 +95,14 @@ def test_decaying_steps_come_close_and_the_published_ones_do_not():
 
 
 def test_steps_do_not_depend_on_the_scale_of_weights():
-    _, labels = random_pairs(200, 1.0)
+    _, _, labels = pairs(200, 1.0, problems=1)
     scaled = replace(labels, weight_J=labels.weight_J * labels.contrast_J)
     assert torch.allclose(one_pass(labels, ball=2.0), one_pass(scaled, ball=2.0))
 
 
 @pytest.mark.parametrize("ball", [0.0, math.inf, math.nan])
 def test_there_is_always_a_ball(ball):
-    _, labels = random_pairs(5, 1.0)
+    _, _, labels = pairs(5, 1.0, problems=1)
     with pytest.raises(ValueError, match="ball must be positive and finite"):
         one_pass(labels, ball=ball)
 

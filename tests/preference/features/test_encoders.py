@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -15,45 +16,19 @@ from murmuration.preference.features.hashing import (
 from murmuration.preference.language import checkpoint
 from murmuration.preference.language.checkpoint import minilm_folder
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "save", "spend", "it", "all", "now", "later", "?"]
 PROMPTS = ["spend it ?", "save all now later it spend", "?", "spend it ?"]
 RESPONSES = ["save", "spend it all now " * 5, "later unknown", "spend"]
 
 
-@pytest.fixture(scope="session")
-def encoder(tmp_path_factory):
-    """A tiny BERT with random weights, saved as anybody's local encoder would be."""
+@pytest.fixture
+def encoder(language_model, tmp_path):
+    """A tiny BERT whose tokenizer says, too, which tokens are the response's."""
     transformers = pytest.importorskip("transformers")
-    import torch
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
-    folder = tmp_path_factory.mktemp("encoder")
-    vocabulary = {word: i for i, word in enumerate(WORDS)}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
-    )
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
-    ).save_pretrained(folder)
-    torch.manual_seed(0)
-    transformers.BertModel(
-        transformers.BertConfig(
-            vocab_size=len(WORDS),
-            hidden_size=16,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=24,
-        )
-    ).save_pretrained(folder)
+    folder = tmp_path / "there" / "encoder"
+    names = ["input_ids", "token_type_ids", "attention_mask"]
+    shutil.copytree(language_model("bert"), folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, model_input_names=names)
+    tokenizer.save_pretrained(folder)
     return folder
 
 
@@ -72,10 +47,12 @@ def test_mean_pooling_is_the_mean_of_the_texts_own_tokens(encoder):
     import transformers
 
     model = transformers.AutoModel.from_pretrained(encoder).eval()
-    ids = [2, 5, 6, 10, 3, 4, 3]  # [CLS] spend it ? [SEP] save [SEP]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(encoder)
+    words = ["[CLS]", "spend", "it", "?", "[SEP]", "save", "[SEP]"]
+    ids = torch.tensor([tokenizer.convert_tokens_to_ids(words)])
     with torch.no_grad():
         states = model(
-            input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([[0] * 5 + [1] * 2])
+            input_ids=ids, token_type_ids=torch.tensor([[0] * 5 + [1] * 2])
         ).last_hidden_state[0]
     for pooling, expected in (("mean", states.mean(0)), ("cls", states[0])):
         features = EncoderFeatures(str(encoder), pooling=pooling)
@@ -101,7 +78,7 @@ def test_the_prompt_counts(encoder):
 
 
 def test_long_texts_are_cut_and_the_response_is_kept(encoder):
-    features = EncoderFeatures(str(encoder), max_tokens=10_000)  # the model takes 24
+    features = EncoderFeatures(str(encoder), max_tokens=10_000)  # the model takes 64
     long = ["spend it all now later " * 50] * 2
     save, later = features(long, ["save", "later"])
     assert not np.allclose(save[:-1], later[:-1])

@@ -208,9 +208,6 @@ def test_a_second_time_nothing_is_read_and_bits_are_the_same(model, folder, batc
     again = afresh(model, texts[::-1])
     assert not batched and np.array_equal(again[::-1], first)
     assert np.array_equal(first, alone(model, texts))
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    (file,) = folder.iterdir()
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_only_what_is_new_is_read(model, folder, batched):

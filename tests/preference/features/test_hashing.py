@@ -105,15 +105,6 @@ def test_repeating_a_text_cannot_raise_its_reward_without_end(length, text, time
     assert abs(more - some) <= 2.0 * rest / (times - 1) + 0.3 * last * saturated + 1e-4
 
 
-def test_padding_paid_for_ever_before():
-    """What the property above refuses: the test can fail."""
-    said = ["lorem " * count for count in (5, 50, 500, 5_000)]
-    log, bounded, none = (phi(*said, length=length)[:, -1] for length in ("log", "bounded", "none"))
-    assert (np.diff(log) > 0.6).all()
-    assert np.diff(bounded)[-1] < 0.01 < np.diff(bounded)[0]
-    assert not none.any()
-
-
 @pytest.mark.parametrize(
     "options",
     [

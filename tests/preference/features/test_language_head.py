@@ -33,14 +33,6 @@ def test_a_head_on_these_features_is_the_saved_models_reward(language_model, tmp
     np.testing.assert_allclose(phi_RD @ theta_D, found, rtol=1e-4, atol=1e-4)
 
 
-def test_a_texts_features_are_the_same_bits_beside_any_others(language_model):
-    head = LanguageHead(path=language_model("gpt2"))
-    together = head(PROMPTS, RESPONSES)
-    for text in range(3):
-        alone = head(PROMPTS[text : text + 1], RESPONSES[text : text + 1])
-        np.testing.assert_array_equal(alone[0], together[text])
-
-
 def test_features_are_about_one_long(language_model):
     head = LanguageHead(path=language_model("llama"))
     lengths = np.linalg.norm(head(PROMPTS, RESPONSES), axis=1)

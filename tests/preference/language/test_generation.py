@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from language_models import saved_model
 from language_models import tokenizer as make_tokenizer
 
 from murmuration.preference.data.errors import InputError
@@ -20,9 +21,7 @@ from murmuration.preference.language.generation import (
     Writer,
 )
 from murmuration.preference.language.likelihood import load_next_token, load_scorer
-from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.language.tokens import TextTokens
-from murmuration.preference.model_folder import SaveOptions
 from murmuration.preference.reward import RewardModel
 
 PROMPTS = [
@@ -245,20 +244,12 @@ def test_what_a_checkpoint_says_of_generation_is_not_taken(language_model, tmp_p
 @pytest.mark.parametrize("train", ["lora", "full"])
 def test_a_saved_run_writes_what_it_finds_likely(language_model, tmp_path, train):
     path = language_model("gpt2")
-    base = LanguageBase(BaseSettings(path, train, rank=2, task="sft"))
-    theta_D = np.random.default_rng(0).standard_normal(base.dimension).astype(np.float32)
-    save_language_model(tmp_path / "m", base, theta_D, options=SaveOptions("a card"))
-    writer, scorer = Writer.load(tmp_path / "m"), load_scorer(tmp_path / "m")
-    found = writer.write(PROMPTS, Sampling(0.0, max_new_tokens=12))
-    assert found == Writer.load(tmp_path / "m").write(PROMPTS, Sampling(0.0, max_new_tokens=12))
-    assert found != Writer.load(path).write(PROMPTS, Sampling(0.0, max_new_tokens=12))
-    for prompt, text in zip(PROMPTS, found, strict=True):
-        words = text.split()
-        if not words or "[UNK]" in text:
-            continue
-        others = [" ".join([*words[:-1], word]) for word in ("save", "bet", "loan", "today")]
-        scores = scorer.score([prompt] * 5, [text, *others])
-        assert scores[0] >= scores[1:].max() - 12  # but for the end, which is scored too
+    saved_model(tmp_path / "m", path, train, scale=1.0, task="sft")
+    scorer, likeliest = load_scorer(tmp_path / "m"), Sampling(0.0, max_new_tokens=12)
+    found = Writer.load(tmp_path / "m").write(PROMPTS, likeliest)
+    of_base = Writer.load(path).write(PROMPTS, likeliest)
+    assert found != of_base
+    assert scorer.score(PROMPTS, found).sum() > scorer.score(PROMPTS, of_base).sum()
 
 
 def test_a_chat_template_tells_where_a_response_ends():
@@ -297,8 +288,7 @@ def test_calls_that_cannot_be(writer):
 def test_what_writes_nothing_is_refused(language_model, tmp_path):
     with pytest.raises(InputError, match="no causal language model"):
         Writer.load(language_model("bert"))
-    base = LanguageBase(BaseSettings(language_model("gpt2"), "lora", rank=2))
-    save_language_model(tmp_path / "reward", base, np.zeros(base.dimension))
+    saved_model(tmp_path / "reward", language_model("gpt2"))
     with pytest.raises(InputError, match="says no next token"):
         Writer.load(tmp_path / "reward")
     RewardModel(np.ones(9), HashingFeatures(dimension=9)).save(tmp_path / "linear")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from language_models import saved_model
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.hashing import HashingFeatures
@@ -14,8 +15,6 @@ from murmuration.preference.language.likelihood import (
     load_next_token,
     load_scorer,
 )
-from murmuration.preference.language.reward import save_language_model
-from murmuration.preference.model_folder import SaveOptions
 from murmuration.preference.reward import RewardModel
 
 PROMPTS, RESPONSES = ["What now?"] * 2, ["Save it.", "Bet on it, live now."]
@@ -26,12 +25,8 @@ def saved(language_model, tmp_path):
     """A function: a model away from its beginning, saved; and its base."""
 
     def save(kind="gpt2", train="lora", task="sft"):
-        base = LanguageBase(BaseSettings(language_model(kind), train, rank=2, task=task))
-        theta_D = 0.2 * np.random.default_rng(0).standard_normal(base.dimension)
         folder = tmp_path / f"{kind}-{train}-{task}"
-        theta_D = theta_D.astype(np.float32)
-        save_language_model(folder, base, theta_D, options=SaveOptions("a card"))
-        return folder, base
+        return folder, saved_model(folder, language_model(kind), train, task=task)
 
     return save
 
@@ -67,7 +62,6 @@ def test_what_is_saved_is_loaded_by_transformers_and_scores_alike(saved, kind, t
     np.testing.assert_allclose(
         found, [expected(model, tokenizer, *pair) for pair in pairs], atol=1e-4
     )
-    assert (folder / "README.md").read_text() == "a card\n"
 
 
 def test_rewards_are_scored_as_before(saved, tmp_path):
@@ -130,8 +124,7 @@ def test_a_base_goes_by_its_name_on_a_hub(language_model, tmp_path, monkeypatch)
 def test_what_was_learnt_after_a_system_prompt_is_used_after_it(language_model, tmp_path, train):
     """Unless another is named, or none."""
     path = language_model("gpt2-chat")
-    base = LanguageBase(BaseSettings(path, train, rank=2, task="sft", system="save it"))
-    save_language_model(tmp_path / "m", base, np.zeros(base.dimension, np.float32))
+    base = saved_model(tmp_path / "m", path, train, task="sft", system="save it")
     expected = base.texts(PROMPTS, RESPONSES, ended=True).ids.tolist()
     assert (
         load_scorer(tmp_path / "m").texts(PROMPTS, RESPONSES, ended=True).ids.tolist() == expected

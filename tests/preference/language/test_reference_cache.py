@@ -2,8 +2,6 @@
 unasked."""
 
 import os
-import shutil
-import stat
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from damage import change
+from damage import no_file_above
 from language_models import model_on, start, taken
 
 from murmuration.preference.data.judgements import Judgements
@@ -72,9 +70,6 @@ def test_what_is_known_is_not_computed(folder):
     assert computed(kept, tokens, each(7)) == [5, 6]
     assert computed(References(folder, "a network"), tokens, each(9)) == [7, 8]
     assert not computed(References(folder, "a network"), tokens, each(9))
-    for file in folder.iterdir():
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_whatever_a_likelihood_depends_on_it_is_computed_for(folder):
@@ -102,33 +97,6 @@ def test_texts_that_shared_a_batch_are_known_for_that_batch_alone(folder):
     assert not computed(References(folder, "a network"), tokens, together)
     assert computed(References(folder, "a network"), tokens, [np.array([1, 2, 3])]) == [1, 2, 3]
     assert not computed(References(folder, "a network"), tokens, each(4))
-
-
-@pytest.mark.parametrize(
-    "harm",
-    [
-        lambda file: file.write_bytes(file.read_bytes()[:-5]),
-        lambda file: file.write_bytes(file.read_bytes()[:-40]),
-        lambda file: file.write_bytes(b"references"),
-        lambda file: file.write_bytes(file.read_bytes()[:32]),
-        change(-1),
-        change(-8),
-        change(-36),
-        change(0),
-        lambda file: shutil.copy(next(file.parent.parent.glob("other/*")), file),
-    ],
-)
-def test_what_is_damaged_or_anothers_is_computed_anew(folder, harm, caplog):
-    tokens = made_up()
-    computed(References(folder.with_name("other"), "another"), tokens, each(12))
-    computed(References(folder, "a network"), tokens, each(12))
-    (file,) = folder.iterdir()
-    harm(file)
-    assert computed(References(folder, "a network"), tokens, each(12)) == [*range(12)]
-    assert "computed again" in caplog.text
-    caplog.clear()
-    assert not computed(References(folder, "a network"), tokens, each(12))
-    assert not caplog.text
 
 
 def test_who_is_ended_half_way_keeps_what_was_computed(folder):
@@ -191,16 +159,11 @@ def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path, caplog):
 
 
 def test_a_full_disk_stops_nothing(folder, caplog):
-    resource = pytest.importorskip("resource")
     tokens = made_up(40)
     computed(References(folder, "a network"), tokens, each(3))
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (150, before[1]))
-    try:
+    with no_file_above(150):
         kept = References(folder, "a network")
         found = [computed(kept, tokens, each(40)) for _ in range(2)]
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert found == [[*range(3, 40)], []]
     assert "cannot be kept" in caplog.text
     assert len([*folder.iterdir()]) == 1
@@ -291,46 +254,6 @@ def test_texts_by_themselves_are_not_taken_for_those_of_a_batch(made, cached):
         assert torch.equal(vectors(made(), True)[0], together)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"kind": "llama"},
-        {"train": "full"},
-        {"dtype": "bfloat16"},
-        {"rank": 3},
-        {"targets": "all-linear"},
-    ],
-    ids=str,
-)
-def test_another_network_has_its_own(made, cached, other):
-    vectors(made())
-    expected, all_of_them = plainly(lambda: made(**other))
-    found, computed = vectors(made(**other))
-    assert computed == all_of_them and torch.equal(found, expected)
-
-
-def test_other_weights_below_the_same_path_have_their_own(made, cached, language_model, tmp_path):
-    from safetensors.torch import load_file, save_file
-
-    path = tmp_path / "base"
-    shutil.copytree(language_model("gpt2"), path)
-    make = lambda: _at(path, made)  # noqa: E731
-    vectors(make())
-    weights = load_file(path / "model.safetensors")
-    save_file(
-        {n: w + 0.01 for n, w in weights.items()}, path / "model.safetensors", {"format": "pt"}
-    )
-    expected, all_of_them = plainly(make)
-    found, computed = vectors(make())
-    assert computed == all_of_them and torch.equal(found, expected)
-
-
-def _at(path, made):
-    rows = [{"user_id": "a", "prompt": "what now ?", "chosen": "save it", "rejected": "wait"}]
-    base = LanguageBase(BaseSettings(str(path), "lora", rank=2, task="policy"))
-    return policies(Judgements.from_rows(rows), base)
-
-
 def test_settings_of_the_loss_share_a_reference(made, cached):
     vectors(made())
     assert vectors(made(loss="square-chipo", beta=0.7, r_max=1.0, batch_tokens=40))[1] == 0
@@ -355,10 +278,3 @@ def test_made_up_texts_are_tried_out_in_full_and_not_kept(made, cached):
         examples = model_on(base).largest_batch(PAIRS)
         assert isinstance(examples, PolicyExamples) and vectors(examples)[1] == 6
     assert not [*cached.glob("*.references")]
-
-
-def test_likelihoods_after_another_system_prompt_lie_elsewhere(made, tmp_path, monkeypatch):
-    monkeypatch.setenv(FOLDER, str(tmp_path / "kept"))
-    for place, system in enumerate(("", "save it", "wait"), start=1):
-        assert vectors(made(kind="gpt2-chat", system=system))[1]
-        assert len([*(tmp_path / "kept").glob("*.references")]) == place

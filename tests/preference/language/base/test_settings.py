@@ -64,6 +64,9 @@ def test_a_description_is_of_every_setting():
     [
         ({"path": "y", "loss": "ipo", "beta": 0.1, "once_per_text": True}, True),
         ({"dtype": "bfloat16"}, False),
+        ({"train": "full"}, False),
+        ({"rank": 3}, False),
+        ({"targets": "all-linear"}, False),
         ({"digest": "0"}, False),
         ({"layers": "last:2"}, False),
         ({"system": "a"}, False),
