@@ -4,11 +4,11 @@ The owner's agent (``client.agent.agent``) looks here before it answers. A polic
 every rule has a default that allows nothing, or next to nothing. What a rule can really enforce
 differs:
 
-- really: which strategies, clip norm, group size, how many users a sum is over, how many requests
-  are answered in all, how often a round is, what may be evaluated, that nobody is both trained and
-  measured on in one run (``HOLD_OUT``), with how many and with whom a sum under masks is made,
-  which features are computed, what is learnt on them, and everything about randomized labels (their
-  ε is spent on this machine);
+- really: which strategies, clip norm, group size, how many users a sum is over, whether their rows
+  share passes, how many requests are answered in all, how often a round is, what may be evaluated,
+  that nobody is both trained and measured on in one run (``HOLD_OUT``), with how many and with whom
+  a sum under masks is made, which features are computed, what is learnt on them, and everything
+  about randomized labels (their ε is spent on this machine);
 - on the server's word: ``max_epsilon`` of the other strategies. Their noise is added by the server,
   and it draws who is sampled and who is held out. The agent computes what the *stated* plan costs,
   and every run's plan is kept in the user's own ledger; that the server keeps to it, nobody here
@@ -93,6 +93,9 @@ class Policy:
             those that it has.
         tasks: what may be learnt on them: reward, sft (the words of responses, by a language
             model).
+        shared_passes: whether rows of several users may share a language model's backward pass. A
+            server that chooses the model for it has one user move another's vector by most of its
+            length.
         secure_only: whether sums, of evaluations too, leave under the masks of secure aggregation
             only.
         min_parties: over at least so many nodes, of those whose sums arrived; 0: as many as the
@@ -124,6 +127,7 @@ class Policy:
     features: tuple[str, ...] = ("hashing",)
     max_dimension: int = 100_000
     tasks: tuple[str, ...] = ("reward",)
+    shared_passes: bool = False
     secure_only: bool = False
     min_parties: int = 0
     parties: tuple[str, ...] = ()
@@ -302,6 +306,8 @@ class Policy:
                 "max_group_size",
                 f"{group_size:g} judgements of a user in one round; {most:g} at most",
             )
+        if parameters.get("shared-passes") and not self.shared_passes:
+            raise PolicyRefusal("shared_passes", "passes are isolated: one user's rows in each")
         if not messages.number(parameters, "local-steps", 1.0) <= _MOST_LOCAL_STEPS:
             raise PolicyRefusal("strategies", f"more than {_MOST_LOCAL_STEPS} local steps")
         plan = self.check_plan(parameters)

@@ -100,7 +100,8 @@ def _gathered(parts: Iterable[np.ndarray], dtype: np.dtype) -> np.ndarray:
         return np.memmap(file, dtype, "r")
     finally:
         if file:
-            file.close()
+            with _no_room():  # it writes what is left
+                file.close()
 
 
 def _file(size: int) -> IO[bytes]:

@@ -530,9 +530,15 @@ class TokenExamples(LanguageExamples):
             rate = 1.0 if local is None else local.rate
             if shared_passes:
                 most = max(1, len(texts_T) // 4)  # rows beside those of the texts
+                # In a product what is not finite would reach those who judged other texts alone.
+                broken_T = ~torch.linalg.vector_norm(grads_TD, math.inf, dim=1).isfinite()
+                grads_TD[broken_T] = 0.0
                 for at in range(0, len(some), most):
                     slope_BT = self._slopes_by_text(texts_T, score_T, some[at : at + most], model)
-                    yield slope_BT.to(grads_TD.device) @ grads_TD * rate, touched
+                    slope_BT = slope_BT.to(grads_TD.device)
+                    grads_BD = slope_BT @ grads_TD * rate
+                    grads_BD[(slope_BT[:, broken_T] != 0.0).any(dim=1)] = math.nan
+                    yield grads_BD, touched
                 continue
             for mine_N in some:  # by their own texts alone: in company last digits could differ
                 texts_R = self._texts_of(mine_N)

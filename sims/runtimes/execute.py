@@ -147,7 +147,8 @@ def _pace(live: Any) -> Iterator[None]:
     """Show how far this process is with reading rows, tokenizing texts and computing features; of
     the last also, as a line that stays, how fast that was."""
     handler, before = logging.Handler(), replace(frozen_states.pace)
-    handler.emit = lambda record: live.stage(OperatorOnly(record.getMessage()))
+    mark = str(OperatorOnly(""))  # which each line has
+    handler.emit = lambda record: live.stage(OperatorOnly(record.getMessage().removeprefix(mark)))
     progress.log.addHandler(handler)
     try:
         yield

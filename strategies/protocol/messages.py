@@ -64,6 +64,7 @@ OWNER_RULES = (
     "features",
     "max_dimension",
     "tasks",
+    "shared_passes",
     "secure_only",
     "min_parties",
     "parties",

@@ -1,4 +1,7 @@
-"""How far long work is: a line in the log now and then, for whoever sets a handler there."""
+"""How far long work is: a line in the log now and then, for whoever sets a handler there.
+
+Numbers of rows are private: the lines are for the operator, or a node's owner, alone.
+"""
 
 import logging
 import time
@@ -6,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from murmuration.preference.escaping import get_logger
+from murmuration.privacy.disclosure import OperatorOnly
 
 log = get_logger("murmuration.progress")
 log.setLevel(logging.INFO)
@@ -24,4 +28,9 @@ def counted_aloud(items: Iterable[_Item], doing: str, total: int = 0) -> Iterato
         yield item
         if done % _EACH == 0 and (now := time.monotonic()) >= logged + SECONDS:
             logged = now
-            log.info("%s: %s, %.0f per second", doing, f"{done:,}{of_all}", done / (now - begun))
+            tell(f"{doing}: {done:,}{of_all}, {done / (now - begun):.0f} per second")
+
+
+def tell(line: str) -> None:
+    """Log a line about private rows."""
+    log.info("%s", OperatorOnly(line))

@@ -46,6 +46,12 @@ def hashing(**more):
     return {"kind": "hashing", "dimension": 8} | more
 
 
+def test_passes_are_shared_where_the_owner_says_so():
+    assert POLICY.check_work(work(shared_passes=False)) == PLAN
+    allowing = replace(POLICY, shared_passes=True)
+    assert allowing.check_work(work(**{"shared-passes": True})) == PLAN
+
+
 def test_hashing_is_allowed_up_to_its_dimensions_and_models_by_name():
     POLICY.check_features(json.dumps(hashing()))
     with pytest.raises(PolicyRefusal, match="8 features of 1 words; 7 of"):
@@ -123,6 +129,8 @@ def test_a_scorer_is_computed_only_where_what_it_stands_on_is_allowed():
         ("max_rounds", {"round": 1.5}),
         ("max_rounds", {"round": None}),
         ("strategies", {"local-steps": 1001}),
+        ("shared_passes", {"shared-passes": True}),
+        ("shared_passes", {"shared-passes": 1}),  # a node takes it for true
     ],
 )
 def test_a_refusal_names_the_rule(rule, changes):
@@ -215,6 +223,7 @@ def test_terms_are_those_of_the_owner():
         ("delta = 0", "delta"),
         ("adjacency = 'sideways'", "adjacency"),
         ("public_items = 1", "public_items"),
+        ("shared_passes = 1", "shared_passes"),
         ("tasks = ['text']", "tasks"),  # an agent hosts judgements
         ("tasks = 'sft'", "tasks"),
         ("min_parties = -1", "min_parties"),

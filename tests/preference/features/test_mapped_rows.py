@@ -132,6 +132,20 @@ def test_too_little_room_is_said_before_anything_is_written():
     assert "TMPDIR" in done.stderr
 
 
+@pytest.mark.parametrize("length", [100, 3000])
+def test_room_that_ends_in_the_middle_of_joined_rows_is_one_error(length):
+    """Also where the last of them is written when the file is closed."""
+    code = (
+        "import resource, sys, numpy as np\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))\n"
+        "row = np.zeros(int(sys.argv[1]), np.uint8)\n"
+        "mapped_rows.joined((row for _ in range(303_000 // len(row))), row.dtype)\n"
+    )
+    done = alone(code, length)
+    said = "InputError: rows cannot be kept in a temporary file (File too large)"
+    assert said in done.stderr.splitlines()[-1]
+
+
 def test_a_full_disk(folder, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

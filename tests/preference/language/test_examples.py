@@ -1,5 +1,6 @@
 """What is the same of all examples in tokens: chunks, batches, choices of users, the first look."""
 
+import math
 from dataclasses import replace
 from itertools import pairwise, product
 
@@ -599,6 +600,32 @@ def test_once_per_text_nobody_moves_another(make_token_examples, monkeypatch, on
     for user, (low, high) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
         alone = ours(examples, theta_D, (taken[0][low:high], taken[1][user : user + 1]), model)
         assert torch.equal(alone[0], whole[user])
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("once_per_text", [False, True])
+def test_a_text_without_a_finite_gradient_costs_its_own_users_alone(
+    make_token_examples, together, once_per_text
+):
+    """A token of one user's text, at a model where nothing finite comes of it."""
+    own = {"user_id": "z", "prompt": "What now?", "chosen": RESPONSES[0], "rejected": "Lose it."}
+    others = [*shared_rows()]
+    examples, theta_D, taken, model = make_token_examples(
+        train="full", rows=[*others, own], once_per_text=once_per_text
+    )
+    ids, start_T = examples.tokens.ids.numpy(), examples.tokens.start_T
+    of_text = [{*ids[low:high].tolist()} for low, high in pairwise(start_T)]
+    mine = int(examples.text_JK[-1, 1])
+    token = min(of_text[mine] - set().union(*of_text[:mine], *of_text[mine + 1 :]))
+    theta_D[:] = 0.0
+    base, start = examples.base, 0
+    for trained in base.trained:
+        if trained is base.model.get_input_embeddings().weight:
+            theta_D[start + token * trained.shape[1]] = math.inf
+        start += trained.numel()
+    found = ours(examples, theta_D, taken, model, together)
+    assert found.isfinite().all(dim=1).tolist() == [True] * 5 + [False]
+    assert found[:5].norm(dim=1).min() > 1e-3
 
 
 @pytest.mark.usefixtures("one_mebibyte")
