@@ -50,7 +50,12 @@ from murmuration.research.reproductions.entry import (
     tracked,
     where,
 )
-from murmuration.research.reproductions.plots import legend_below, open_corner, with_intervals
+from murmuration.research.reproductions.plots import (
+    legend_below,
+    log_ticks,
+    open_corner,
+    with_intervals,
+)
 from murmuration.research.reproductions.policies.written import cautions
 
 EPSILON, BEST_OF = 8.0, 16
@@ -146,10 +151,7 @@ def plot(rows: Rows) -> Figure:
     known = [row for row in where(rows, strategy=PUBLISHED) if row["table_7"]]
     printed = [row["table_7"] for row in known]
     axes.plot([row["m"] for row in known], printed, "k:*", label="Table 7 (another reward)")
-    each = distinct(rows, "m")
-    axes.set_xscale("log")
-    axes.set_xticks(each, [str(m) for m in each])
-    axes.minorticks_off()
+    log_ticks(axes, distinct(rows, "m"))
     axes.set(xlabel="judgements of each user, m", ylabel="reward / KL divergence")
     open_corner(axes)
     legend_below(figure, 2)

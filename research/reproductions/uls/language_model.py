@@ -54,7 +54,12 @@ from murmuration.research.reproductions.entry import (
     tracked,
     where,
 )
-from murmuration.research.reproductions.plots import legend_below, open_corner, with_intervals
+from murmuration.research.reproductions.plots import (
+    legend_below,
+    log_ticks,
+    open_corner,
+    with_intervals,
+)
 from murmuration.research.reproductions.uls.accounting import noise_multiplier
 from murmuration.sims.population.tiny_language_model import TinyBase, build
 from murmuration.sims.population.topics import LIVING_TOPICS, MONEY_TOPICS, Topic
@@ -499,10 +504,7 @@ def plot(rows: Rows) -> Figure:
                 axes.axhline(row["loss_mean"], color="0.5", ls=dashes, lw=1, label=name)
         users = f", users × {factor}" if factor > 1 else ""
         axes.set_title(f"{kind}, ε = {epsilon:g}{users}", fontsize=9)
-        axes.set_xscale("log")
-        computes = distinct(private, "compute")
-        axes.set_xticks(computes, [str(compute) for compute in computes])
-        axes.minorticks_off()
+        log_ticks(axes, distinct(private, "compute"))
         open_corner(axes)
     for axes in panels[-1]:
         axes.set_xlabel("texts a round")

@@ -40,7 +40,12 @@ from murmuration.research.reproductions.entry import (
     tracked,
     where,
 )
-from murmuration.research.reproductions.plots import legend_below, open_corner, with_intervals
+from murmuration.research.reproductions.plots import (
+    legend_below,
+    log_ticks,
+    open_corner,
+    with_intervals,
+)
 from murmuration.research.reproductions.uls.personal import models
 from murmuration.strategies.config import RunConfig
 
@@ -222,10 +227,7 @@ def plot(rows: Rows) -> Figure:
             style = {"fmt": "o-", "color": f"C{i}", "ms": 4, "label": f"ε = {epsilon:g}"}
             with_intervals(axes, same, "group_size", "loss", **style)
         axes.axvline(MEDIAN, color="0.6", ls=":", lw=1, label="median of users")
-        sizes = distinct(measured, "group_size")
-        axes.set_xscale("log")
-        axes.set_xticks(sizes, [str(size) for size in sizes])
-        axes.minorticks_off()
+        log_ticks(axes, distinct(measured, "group_size"))
         axes.set(
             title=f"users differ by {deviation:g}", xlabel="group size, G", ylabel="loss of a user"
         )

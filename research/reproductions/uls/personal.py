@@ -45,7 +45,7 @@ from murmuration.research.reproductions.entry import (
     tracked,
     where,
 )
-from murmuration.research.reproductions.plots import legend_below, line, open_corner
+from murmuration.research.reproductions.plots import legend_below, line, log_ticks, open_corner
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.steps.optimizers import ServerOptimizer
 from murmuration.strategies.uls import DEFAULT_CLIP
@@ -298,10 +298,7 @@ def plot(rows: Rows) -> Figure:
         (clean,) = where(measured, deviation=deviation, strategy=NONE)
         axes.axhline(clean["before_mean"], color="0.6", ls="--", lw=1)
         axes.axhline(clean["after_mean"], color="0.6", lw=1, label="no privacy")
-        axes.set_xscale("log")
-        epsilons = distinct(where(measured, strategy=ULS), "epsilon")
-        axes.set_xticks(epsilons, [f"{each:g}" for each in epsilons])
-        axes.minorticks_off()
+        log_ticks(axes, distinct(where(measured, strategy=ULS), "epsilon"))
         axes.set(
             title=f"users differ by {deviation:g}", xlabel="ε", ylabel="loss on the other half"
         )
