@@ -43,7 +43,7 @@ def projected(
     mechanism: RoundMechanism,
     first_V: np.ndarray,
     second_V: np.ndarray,
-    covers: str,
+    release: str,
 ) -> Measured:
     """Releases of two sums, each projected on their difference: that is all that Gaussian noise
     leaves to be known of which it was (Neyman and Pearson)."""
@@ -52,7 +52,7 @@ def projected(
     def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
         exact_NV = np.tile(second_V if second else first_V, (task.trials, 1))
         noisy_NV = mechanism.release(
-            exact_NV.reshape(-1), round_=1, covers=covers, ledger=ledger, source=source
+            exact_NV.reshape(-1), round_=1, covers=release, ledger=ledger, source=source
         ).reshape(exact_NV.shape)
         return (noisy_NV - middle_V) @ apart_V / mechanism.std**2
 

@@ -203,8 +203,8 @@ class _Features:
             return tried[0]
 
         def run(step: float) -> float:
-            heads = (self._trained(way, people, epsilon, step, seed) for seed in _TUNING_SEEDS)
-            return float(np.mean([self._validation.accuracy(head).by_user for head in heads]))
+            trained = (self._trained(way, people, epsilon, step, seed) for seed in _TUNING_SEEDS)
+            return float(np.mean([self._validation.accuracy(head).by_user for head in trained]))
 
         name = f"{self._name}, {way}, {people}, {epsilon}, tuning"
         accuracies = [self._runs.result(f"{name} {step}", partial(run, step)) for step in tried]
