@@ -52,7 +52,7 @@ from murmuration.privacy.mechanisms.sampling import (
     PoissonSampler,
 )
 from murmuration.privacy.theorems import COMES_OR_GOES
-from murmuration.research.audits.trials import Trials, both_sides
+from murmuration.research.audits.trials import Trials, both_sides, charged_alone
 
 _CLIP = 0.1
 _LONG = 1e3  # far outside the ball
@@ -125,6 +125,26 @@ _FACTOR = Banded((0.8, 0.5, 0.3))
 _TURN, _CYCLES = 0.5, 3
 
 
+def _correlated(
+    task: Task,
+    sampler: CyclicSampler,
+    clip: UserClip,
+    factor: Banded | BufferedToeplitz,
+    rounds: int,
+) -> CorrelatedSum:
+    """The mechanism whose rounds cost the task's epsilon together."""
+
+    def make(sigma: float) -> CorrelatedSum:
+        return CorrelatedSum(sampler, clip, sigma, task.adjacency, factor)
+
+    def charges(sigma: float) -> dict[Event, int]:
+        return make(sigma).charges(rounds)
+
+    return make(
+        accountant.calibrate_noise(task.epsilon, charges, delta=DELTA, adjacency=task.adjacency)
+    )
+
+
 def audit_banded(task: Task, factor: Banded = _FACTOR, *, every_round: bool = False) -> Measured:
     """Sums of three groups in turn, with noise that is correlated over three rounds.
 
@@ -137,16 +157,8 @@ def audit_banded(task: Task, factor: Banded = _FACTOR, *, every_round: bool = Fa
     sampler, clip = CyclicSampler(_TURN / factor.groups, factor.groups), UserClip(_CLIP)
     rounds = factor.groups * _CYCLES
 
-    def make(sigma: float) -> CorrelatedSum:
-        return CorrelatedSum(sampler, clip, sigma, task.adjacency, factor)
-
-    noise = accountant.calibrate_noise(
-        task.epsilon,
-        lambda sigma: make(sigma).charges(rounds),
-        delta=DELTA,
-        adjacency=task.adjacency,
-    )
-    mechanism, coins = make(noise), sampler.of_group
+    mechanism, coins = _correlated(task, sampler, clip, factor, rounds), sampler.of_group
+    noise = mechanism.noise_multiplier
     canary = clip.clip_sum(torch.tensor([[_LONG]])).item()
     names_N = np.arange(task.trials, dtype=np.uint64)
     column = np.array(factor.coefficients)
@@ -191,16 +203,7 @@ def audit_buffered(
     """
     rounds, clip = factor.rounds, UserClip(_CLIP)
     sampler = CyclicSampler(1.0 / factor.groups, factor.groups)
-
-    def make(sigma: float) -> CorrelatedSum:
-        return CorrelatedSum(sampler, clip, sigma, task.adjacency, factor)
-
-    noise = accountant.calibrate_noise(
-        task.epsilon,
-        lambda sigma: make(sigma).charges(rounds),
-        delta=DELTA,
-        adjacency=task.adjacency,
-    )
+    mechanism = _correlated(task, sampler, clip, factor, rounds)
     canary = clip.clip_sum(torch.tensor([[_LONG]])).item()
     other = -canary if task.adjacency.vectors_changed == 2 else 0.0
     there_T = np.array([every_round or sampler.group(t) == 0 for t in range(1, rounds + 1)])
@@ -209,7 +212,7 @@ def audit_buffered(
     weight_T = np.convolve(row_T, moved_T[::-1])[:rounds][::-1]  # Cᵀ C x
 
     def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
-        noisy, score_N = CorrelatedNoise(make(noise)), np.zeros(task.trials)
+        noisy, score_N = CorrelatedNoise(mechanism), np.zeros(task.trials)
         for round_, (there, weight) in enumerate(zip(there_T, weight_T, strict=True), start=1):
             exact_N = np.full(task.trials, there * (other if second else canary))
             released_N = noisy.release(
@@ -275,8 +278,7 @@ def audit_joint(
         return score_N
 
     result, event = both_sides(task, one), mechanism.event
-    if any(set(ledger.spent()) != {event} for ledger in result.ledgers):
-        raise AssertionError("the ledger was charged something else")
+    charged_alone(result, event)
     claimed = accountant.epsilon([(event, rounds)], adjacency=task.adjacency, delta=DELTA)
     return Measured.from_scores(result.scores, claimed, task)
 

@@ -2,11 +2,9 @@
 
 The canary gives the same answer to every question in all of a thousand judgements; on the other
 data set it is not there or, where users are replaced, is one with a single judgement and other
-answers. All other users are known to the attacker and left out. The attacker projects what is
-released on the difference of the two sums, which is all that Gaussian noise leaves to be known
-(Neyman and Pearson).
+answers. All other users are known to the attacker and left out.
 
-Legend: N trials, V coordinates.
+Legend: V coordinates, J judgements, Q questions, S users.
 """
 
 from collections.abc import Callable
@@ -15,9 +13,8 @@ import numpy as np
 import torch
 
 from murmuration.audits.auditing import DELTA, Measured, Target, Task
-from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.research.audits.trials import both_sides
+from murmuration.research.audits.trials import projected
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.sums import RoundMechanism
 from murmuration.surveying.answers import SurveyAnswers
@@ -54,23 +51,13 @@ def audit_survey(
         adjacency=task.adjacency,
         questionnaire=QUESTIONNAIRE,
     )
-    release = mechanism(plan)
     work = TrainRequest({}, {"round": 1, **plan.node_config}, np.arange(1))
     keys_S, replaced = np.zeros(1, dtype=np.uint64), task.adjacency.vectors_changed == 2
     first_V = node_half(one_answer(0, _JUDGEMENTS), work, keys_S, Randomness(0))["sum"]
     second_V = np.zeros_like(first_V)
     if replaced:
         second_V = node_half(one_answer(-1, 1), work, keys_S, Randomness(0))["sum"]
-    apart_V, middle_V = first_V - second_V, (first_V + second_V) / 2.0
-
-    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
-        exact_NV = np.tile(second_V if second else first_V, (task.trials, 1))
-        noisy_NV = release.release(
-            exact_NV.reshape(-1), round_=1, covers="survey answers", ledger=ledger, source=source
-        ).reshape(exact_NV.shape)
-        return (noisy_NV - middle_V) @ apart_V / release.std**2
-
-    return both_sides(task, one).measured(task, fit=True)
+    return projected(task, mechanism(plan), first_V, second_V, "survey answers")
 
 
 TARGETS = {

@@ -2,25 +2,22 @@
 
 The canary votes a thousand times for one item against another; on the other data set it is not
 there or, where users are replaced, votes as often the other way round. All other voters are known
-to the attacker and left out. The attacker projects what is released on the difference of the two
-sums, which is all that Gaussian noise leaves to be known (Neyman and Pearson).
+to the attacker and left out.
 
-Legend: N trials, V coordinates.
+Legend: V coordinates, S users.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from murmuration.audits.auditing import DELTA, Measured, Target, Task
-from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.ranking.layout import VoteLayout
 from murmuration.ranking.strategy import RankingPlan, client_update
 from murmuration.ranking.votes import ItemVotes
-from murmuration.research.audits.trials import both_sides
-from murmuration.strategies.protocol import messages
+from murmuration.research.audits.trials import projected
 from murmuration.strategies.protocol.messages import TrainRequest
 
 #: From votes and what is requested of a node to its sums.
@@ -49,29 +46,13 @@ def audit_votes(task: Task, node_half: NodeHalf = client_update) -> Measured:
     plan = RankingPlan.for_epsilon(
         task.epsilon, users=1, rounds=1, delta=DELTA, adjacency=task.adjacency, layout=LAYOUT
     )
-    first_V, second_V = _sides(task, plan.node_config, node_half)
-    apart_V, middle_V = first_V - second_V, (first_V + second_V) / 2.0
-
-    def one(second: bool, ledger: Ledger, source: Randomness) -> np.ndarray:
-        exact_NV = np.tile(second_V if second else first_V, (task.trials, 1))
-        noisy_NV = plan.mechanism.release(
-            exact_NV.reshape(-1), round_=1, covers="vote sum", ledger=ledger, source=source
-        ).reshape(exact_NV.shape)
-        return (noisy_NV - middle_V) @ apart_V / plan.mechanism.std**2
-
-    return both_sides(task, one).measured(task, fit=True)
-
-
-def _sides(
-    task: Task, parameters: Mapping[str, messages.Scalar], node_half: NodeHalf
-) -> tuple[np.ndarray, np.ndarray]:
-    """The sums with the canary, and without, or with one that votes the other way."""
-    work = TrainRequest({}, {"round": 1, **parameters}, np.arange(1))
+    work = TrainRequest({}, {"round": 1, **plan.node_config}, np.arange(1))
     keys_S = np.zeros(1, dtype=np.uint64)
-    first = node_half(one_sided(0, 1), work, keys_S, Randomness(0))["sum"]
-    if task.adjacency.vectors_changed == 1:
-        return first, np.zeros_like(first)
-    return first, node_half(one_sided(1, 0), work, keys_S, Randomness(0))["sum"]
+    first_V = node_half(one_sided(0, 1), work, keys_S, Randomness(0))["sum"]
+    second_V = np.zeros_like(first_V)
+    if task.adjacency.vectors_changed == 2:
+        second_V = node_half(one_sided(1, 0), work, keys_S, Randomness(0))["sum"]
+    return projected(task, plan.mechanism, first_V, second_V, "vote sum")
 
 
 TARGETS = {

@@ -9,7 +9,6 @@ first the app itself is fetched.
 """
 
 import contextlib
-import gzip
 import itertools
 import json
 import socket
@@ -20,12 +19,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from murmuration.deploy.init import Deployment, write_deployment
+from murmuration.deploy.init import Deployment
 from murmuration.deploy.processes import ended_by_signals, wait_for
 from murmuration.deploy.run import run_deployed
 from murmuration.research.stress.chaos import POLICY
-from murmuration.research.stress.site import Site
-from murmuration.sims.population.population import Population, write
+from murmuration.research.stress.site import Site, hand_out
+from murmuration.sims.population.population import Population
 from murmuration.strategies.config import RunConfig
 
 CLIENTS = ("a", "b")
@@ -76,7 +75,9 @@ def main(folder: Path, rounds: int, dimensions: list[int]) -> list[dict[str, flo
     """Measure each dimension; a line of the table each."""
     folder = folder.absolute()
     deployment = Deployment(("127.0.0.1",), 18_533, CLIENTS, dict.fromkeys(CLIENTS, 2))
-    _prepare(folder, deployment)
+    people = Population(users=4, test_users=1, unseen_users=1)
+    policy = POLICY.replace("9.0", "1e6") + "max_dimension = 2_000_000\n"
+    hand_out(folder, deployment, people, CLIENTS, policy)
     relays = {name: Relay(deployment.port) for name in CLIENTS}
     result = []
     with Site(folder / "deployment", deployment, folder / "logs") as site:
@@ -84,7 +85,7 @@ def main(folder: Path, rounds: int, dimensions: list[int]) -> list[dict[str, flo
         site.start_superexec()
         site.register()
         for name in CLIENTS:
-            site.start_agent(name, _data(folder, name), wait=False)
+            site.start_agent(name, folder / f"{name}.jsonl", wait=False)
         for number, name in enumerate(CLIENTS):
             wait_for(site.socket(name).is_socket, 300, "an agent")
             through = replace(deployment, port=relays[name].port)
@@ -102,25 +103,6 @@ def _at(site: Site, deployment: Deployment) -> Site:
     other = Site(site.folder, deployment, site.logs)
     other.programs = site.programs
     return other
-
-
-def _data(folder: Path, name: str) -> Path:
-    return folder / f"{name}.jsonl"
-
-
-def _prepare(folder: Path, deployment: Deployment) -> None:
-    write(folder / "population", Population(users=4, test_users=1, unseen_users=1))
-    write_deployment(folder / "deployment", deployment)
-    with gzip.open(folder / "population" / "train.jsonl.gz", "rt") as file:
-        rows = [json.loads(line) for line in file]
-    users = sorted({row["user_id"] for row in rows})
-    for number, name in enumerate(CLIENTS):
-        mine = set(users[number :: len(CLIENTS)])
-        text = "".join(json.dumps(row) + "\n" for row in rows if row["user_id"] in mine)
-        _data(folder, name).write_text(text, encoding="utf-8")
-        rules = POLICY.replace("9.0", "1e6") + "max_dimension = 2_000_000\n"
-        policy = folder / "deployment" / "clients" / name / "policy.toml"
-        policy.write_text(rules, encoding="utf-8")
 
 
 def _measure(

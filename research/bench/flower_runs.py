@@ -23,7 +23,7 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -61,8 +61,6 @@ def run_flower(
     *,
     nodes: int,
     log: Path,
-    cpus_per_client: int = 1,
-    on_tick: Callable[[], None] | None = None,
     serverapp: str = "murmuration.server.app:app",
     clientapp: str = "murmuration.client.app:app",
     app_dir: Path | None = None,
@@ -71,22 +69,14 @@ def run_flower(
 
     The apps see `run_config` as `context.run_config`. They run in a directory of their own, so
     paths in it must be absolute. The code is our own packages or, with `app_dir`, that folder's.
-    `cpus_per_client` whole CPUs go to each actor; as many actors run as fit this machine.
-    `on_tick` is called five times a second while the run goes on; what it raises ends the run.
+    A CPU goes to each actor; as many actors run as fit this machine.
     Everything the SuperLink and the apps print is appended to `log`.
 
-    Raises FlowerRunFailed when the run ends in any other way than completed, and ValueError for
-    settings that cannot work. Whatever is raised, KeyboardInterrupt too, the SuperLink and all it
-    started have ended by then. When this process is killed they end within seconds.
+    Raises FlowerRunFailed when the run ends in any other way than completed. Whatever is raised,
+    KeyboardInterrupt too, the SuperLink and all it started have ended by then. When this process is
+    killed they end within seconds.
     """
-    actors = min(nodes, joblib.cpu_count() // cpus_per_client) if cpus_per_client > 0 else 0
-    if actors < 1:
-        raise ValueError(
-            f"nodes = {nodes} and cpus_per_client = {cpus_per_client}: both must be at least 1,"
-            f" and a client's CPUs at most this machine's {joblib.cpu_count()}"
-        )
     tools = _tools("flower-superexec", "flwr-simulation", "flwr")
-    on_tick = on_tick or (lambda: None)
     # Ray keeps sockets below it, whose paths may be 107 bytes long.
     parent = tempfile.gettempdir()
     scratch = Path(tempfile.mkdtemp(prefix="mm-", dir=parent if len(parent) < 25 else "/tmp"))
@@ -117,11 +107,12 @@ def run_flower(
                 output=run_log.file,
             )
         )
-        _wait_until_listening(keeper, port, run_log, on_tick)
-        resources = federation(nodes, actors, cpus_per_client)
+        _wait_until_listening(keeper, port, run_log)
         submit = [str(tools["flwr"]), "run", str(app), CONNECTION, "--format", "json"]
-        run_id = _submit([*submit, "--federation-config", resources], env, run_log, on_tick)
-        _follow(client, run_id, keeper, run_log, on_tick)
+        actors = min(nodes, joblib.cpu_count())
+        options = f"num-supernodes={nodes} init-args-num-cpus={actors} client-resources-num-cpus=1"
+        run_id = _submit([*submit, "--federation-config", options], env, run_log)
+        _follow(client, run_id, keeper, run_log)
 
 
 def execute(config: RunConfig, *, users_per_node: int | None = None) -> dict[str, Any]:
@@ -135,12 +126,6 @@ def execute(config: RunConfig, *, users_per_node: int | None = None) -> dict[str
     nodes = -(-users // users_per_node) if users_per_node else 2
     run_flower(config.to_run_config(), nodes=nodes, log=out.with_name(f"{out.name}.flower.log"))
     return json.loads((out / "result.json").read_text(encoding="utf-8"))
-
-
-def federation(nodes: int, actors: int, cpus_per_client: int) -> str:
-    """Flower's settings for ``nodes`` nodes on ``actors`` actors."""
-    options = f"num-supernodes={nodes} init-args-num-cpus={actors * cpus_per_client}"
-    return f"{options} client-resources-num-cpus={cpus_per_client}"
 
 
 class _RunLog:
@@ -209,9 +194,7 @@ def _free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _wait_until_listening(
-    keeper: subprocess.Popen[bytes], port: int, log: _RunLog, on_tick: Callable[[], None]
-) -> None:
+def _wait_until_listening(keeper: subprocess.Popen[bytes], port: int, log: _RunLog) -> None:
     """Wait for a process of ours to listen."""
     deadline = time.monotonic() + START_SECONDS
     while not listens(keeper.pid, port):
@@ -219,26 +202,18 @@ def _wait_until_listening(
             raise log.failed(f"the SuperLink did not start: {log.last_error()}")
         if time.monotonic() > deadline:
             raise log.failed(f"no SuperLink after {START_SECONDS:.0f} s")
-        on_tick()
         time.sleep(0.05)
 
 
-def _submit(
-    command: Sequence[str], env: Mapping[str, str], log: _RunLog, on_tick: Callable[[], None]
-) -> int:
-    with subprocess.Popen(
+def _submit(command: Sequence[str], env: Mapping[str, str], log: _RunLog) -> int:
+    printed = subprocess.run(
         command,
         env=env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-    ) as submission:
-        while True:
-            try:
-                printed, _ = submission.communicate(timeout=TICK_SECONDS)
-                break
-            except subprocess.TimeoutExpired:
-                on_tick()
+        check=False,
+    ).stdout
     if not (result := re.search(rb'"run-id":\s*"(\d+)"', printed)):
         log.file.write(printed)
         match = re.search(
@@ -250,11 +225,7 @@ def _submit(
 
 
 def _follow(
-    client: ControlHttpClient,
-    run_id: int,
-    keeper: subprocess.Popen[bytes],
-    log: _RunLog,
-    on_tick: Callable[[], None],
+    client: ControlHttpClient, run_id: int, keeper: subprocess.Popen[bytes], log: _RunLog
 ) -> None:
     """Copy the run's log to ours until the run is over; raise unless it completed."""
     after = 0.0
@@ -272,7 +243,6 @@ def _follow(
         stream.start()
         while stream.is_alive():
             stream.join(TICK_SECONDS)
-            on_tick()
             if keeper.poll() is not None:
                 raise log.failed("the SuperLink ended in the middle of the run")
         status = client.ListRuns(ListRunsRequest(run_id=run_id)).run_dict[run_id].status

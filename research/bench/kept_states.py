@@ -11,10 +11,7 @@ first time, and when another process finds them on disk; then a pass over all us
 
 ``all`` beside ``last:K`` is the cost of the same users if every layer is changed. The model is that
 of `research.bench.language_model`, or a base that is named, with random tokens. The cache is in a
-folder that is removed afterwards. Where a head alone is trained, ``none``, the states of all texts
-are all that is computed: beside ours, a pass of transformers over the same texts.
-
-Legend: T texts, L tokens, D numbers of a state.
+folder that is removed afterwards.
 """
 
 import os
@@ -31,23 +28,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import read_judgements
-from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.examples import TokenExamples, token_examples
 from murmuration.preference.language.policies import PolicyExamples, policy_examples
 from murmuration.preference.language.row_cache import FOLDER
-from murmuration.preference.linear.examples import distinct_texts
 from murmuration.research.bench.language_model import LmBench, Variants, examples, saved_model
 from murmuration.research.bench.rivals import Trl
 from murmuration.research.bench.setting import timed
 
-_EACH = 16  # judgements of a user
+_MOST, _EACH = 1000, 16  # judgements in all, and of a user
 _FEW = 64  # judgements that are computed one by one
-_BATCHES = (1, 8, 32)  # texts of plain transformers, at a time
-_WARMING = 8  # texts
 
 
 def measure(
@@ -100,13 +92,7 @@ def measure(
 
 
 def measure_people(
-    data: str,
-    layers: str,
-    task: str,
-    repetitions: int,
-    base: str,
-    most: int,
-    rivals: bool = False,
+    data: str, layers: str, task: str, repetitions: int, base: str, rivals: bool = False
 ) -> dict[str, Any]:
     """Measure milliseconds per judgement for each way, with a file of judgements by users who
     judged the same texts.
@@ -120,7 +106,6 @@ def measure_people(
         data: a file of judgements.
         layers, task, base: as of `measure`.
         repetitions: of which medians are taken, after four judgements that warm up.
-        most: judgements, of which a user has 16 at most.
         rivals: as of `measure`.
 
     Raises:
@@ -130,7 +115,7 @@ def measure_people(
     judgements = read_judgements(data, "btl", "", {})
     first_U, count_U = judgements.start_U[:-1], np.diff(judgements.start_U)
     place_J = np.arange(len(judgements.prompts)) - np.repeat(first_U, count_U)
-    taken_J = np.flatnonzero(place_J < _EACH)[:most]
+    taken_J = np.flatnonzero(place_J < _EACH)[:_MOST]
     with _own_cache():
         again = LanguageBase(BaseSettings(path=base, task=task, layers=layers))
         made = policy_examples if task == "policy" else token_examples
@@ -171,75 +156,6 @@ def measure_people(
         "shared_padding": batch.padding(*every, shared_passes=True),
         **_figures(readings, counts),
     }
-
-
-def measure_texts(data: str, repetitions: int, base: str) -> dict[str, Any]:
-    """Measure milliseconds for each distinct text of a file of judgements, for the state that
-    `--train head` reads.
-
-    ``ours`` is with an empty cache, ``again`` with one that another process has filled, ``plain``
-    the time of transformers alone: the body of the same network, over batches of texts of about one
-    length, as many as are fastest. ``difference`` is the largest between ours and plain, of one
-    whose length is about 1.
-
-    Args:
-        data: a file of judgements.
-        repetitions: of which medians are taken.
-        base: a folder or name.
-
-    Raises:
-        InputError: no such file or base, or the base is an encoder.
-    """
-    _, prompts, responses, _ = distinct_texts(read_judgements(data, "btl", "", {}), True)
-    loaded, readings = LanguageBase(BaseSettings(path=base, train="head")), []
-    if loaded.texts.pairs:
-        raise InputError(f"--base {base}: an encoder has no such states; take a causal one")
-    ours_TD = plain_TD = np.empty(0)
-    few = slice(0, _WARMING)
-    for repetition in range(repetitions + 1):
-        with _own_cache():
-            first, again = LanguageHead(path=base), LanguageHead(path=base)
-            if not repetition:  # warms up
-                first(prompts[few], responses[few])
-                _plain_states(loaded, prompts[few], responses[few], _BATCHES[0])
-                continue
-            ours_TD, ours = timed(lambda: first(prompts, responses))  # noqa: B023  called at once
-            _, seconds = timed(lambda: again(prompts, responses))  # noqa: B023
-            plain = []
-            for size in _BATCHES:
-                plain_TD, took = timed(
-                    lambda size=size: _plain_states(loaded, prompts, responses, size)
-                )
-                plain.append(took)
-        readings.append({"plain": min(plain), "ours": ours, "again": seconds})
-    figures = _figures(readings, dict.fromkeys(readings[0], len(prompts)))
-    return {
-        "texts": len(prompts),
-        "difference": float(np.abs(ours_TD - plain_TD).max()),
-        **{name.replace("a_judgement", "a_text"): value for name, value in figures.items()},
-    }
-
-
-def _plain_states(
-    loaded: LanguageBase, prompts: Sequence[str], responses: Sequence[str], size: int
-) -> np.ndarray:
-    """The states behind all layers of each text's last token, (T, D), scaled as ours; ``size``
-    texts at a time.
-    """
-    body: Any = loaded.model.base_model  # type: ignore[attr-defined]
-    ids = loaded.written(loaded.texts(prompts, responses), np.arange(len(prompts)))["input_ids"]
-    result_TD = np.empty((len(ids), body.config.hidden_size), dtype=np.float32)
-    by_length = sorted(range(len(ids)), key=lambda at: len(ids[at]))
-    for start in range(0, len(ids), size):
-        batch = by_length[start : start + size]
-        padded = loaded.tokenizer.pad(
-            {"input_ids": [ids[at] for at in batch]}, padding_side="right", return_tensors="pt"
-        )
-        with torch.inference_mode():
-            states_TLD = body(**padded.to(loaded.device), use_cache=False).last_hidden_state
-        for at, states_LD in zip(batch, states_TLD, strict=True):
-            result_TD[at] = states_LD[len(ids[at]) - 1].float().cpu()
-    return result_TD / np.float32(result_TD.shape[1] ** 0.5)
 
 
 def _plain(given: TokenExamples) -> Variants:

@@ -7,11 +7,11 @@ meets all of them alike; the figures are medians of ratios:
 - ours: `preference.language.examples`, each user's mean gradient clipped and added up;
 - loop: a backward pass for each user by itself, its gradients put together, clipped and added.
 
-Of a policy the loss is DPO's, of the last half of each text. Plain and loop compute the reference
-in every step, as a second model that is not trained; ours when a text comes for the first time, and
-then not again, so it is measured both ways: ``ours`` computes all references, ``kept`` none.
+Of a policy (`kept_states`) the loss is DPO's, of the last half of each text. Plain computes the
+reference in every step, as a second model that is not trained; ours when a text comes for the first
+time, and then not again: ``ours`` computes all references, ``kept`` none.
 
-With rivals also what others train with: TRL's reward or DPO trainer (`research.bench.rivals`).
+With rivals also what others train with: TRL's reward trainer (`research.bench.rivals`).
 
 The model has random weights and GPT-2's kind (Llama's, if heads of keys are given), by default 4
 layers, 256 wide, GPT-2's vocabulary; 64 users have 4 judgements each, all texts 128 tokens.
@@ -49,7 +49,7 @@ from murmuration.research.bench.setting import timed
 from murmuration.sims.runtimes.process_reaper import kept
 
 _MODEL = preference_model("btl")
-#: What is measured of: tasks that train on pairs.
+#: Those that train on pairs.
 TASKS = ("reward", "policy")
 
 
@@ -78,9 +78,7 @@ SIZES = {
 }
 
 
-def measure(
-    bench: LmBench, train: str, repetitions: int, rivals: bool = False, task: str = "reward"
-) -> dict[str, Any]:
+def measure(bench: LmBench, train: str, repetitions: int, rivals: bool = False) -> dict[str, Any]:
     """Ratios of time to plain training, as medians over ``repetitions`` readings, and plain's
     seconds.
 
@@ -96,14 +94,11 @@ def measure(
             rank=bench.rank,
             max_tokens=bench.tokens,
             batch_tokens=bench.batch_tokens,
-            task=task,
         )
         base = LanguageBase(settings)
         given = examples(bench, base)
         ways = Variants(given)
         calls = {"plain": ways.plain, "ours": ways.ours, "loop": ways.loop}
-        if task == "policy":
-            calls["kept"] = ways.kept
         trainer = Trl(base, given) if rivals else None
         readings = []
         for _ in range(repetitions + 1):
@@ -112,7 +107,6 @@ def measure(
     readings = readings[1:]  # the first warms up
     plain = median(each["plain"] for each in readings)
     figures = {
-        "task": task,
         "train": train,
         "users": bench.users,
         "judgements": bench.judgements,

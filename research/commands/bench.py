@@ -1,13 +1,13 @@
 """``murmuration bench``: how fast it is, as ratios within one run on the machine at hand."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-import click
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -35,9 +35,14 @@ bench = typer.Typer(
 
 
 _WIDTH = 120  # of the widest table
+_REPETITIONS = 3  # of what takes a while
 
 _Quick = Annotated[
     bool, typer.Option("--quick", help="Few repetitions: only to see that it works.")
+]
+_QuickFew = Annotated[
+    bool,
+    typer.Option("--quick", help="Few repetitions: only to see that it works. And few users."),
 ]
 _TrlToo = Annotated[
     bool,
@@ -45,6 +50,24 @@ _TrlToo = Annotated[
         "--rivals", help="Also measure rivals. That is, TRL's trainer, if it is installed."
     ),
 ]
+_Base = Annotated[
+    str,
+    typer.Option(
+        help="The base: a folder, or a hub name. In place of a random one.", show_default=False
+    ),
+]
+_Layers = Annotated[
+    str,
+    typer.Option(
+        "--lora-layers",
+        help="Which layers of --base LoRA changes: all, last:4, or 9-12. Several by commas.",
+    ),
+]
+_Answers = Annotated[int, typer.Option(help="How many answers are written.", min=1)]
+_Longest = Annotated[
+    int, typer.Option("--max-new-tokens", help="The most tokens of an answer.", min=1)
+]
+_Point = TypeVar("_Point")
 
 
 @bench.command()
@@ -62,12 +85,13 @@ def users(
 ) -> None:
     """Users a second in a node beside the plain tensor limit, and what a round costs on top."""
     console, about = _begin(as_json)
-    rows = []
-    for setting in SETTINGS:
-        with console.status(f"{setting.runtime}: d = {setting.dimension:,}, {setting.cohort:,}"):
-            rows.append(measure(setting, repetitions=5 if quick else 40))
+    once = partial(measure, repetitions=5 if quick else 40)
+    rows = _rows(console, SETTINGS, once, lambda s: f"{s.runtime}, {_size(s)}")
     floor = _rivals(rows, console) if rivals else {}
-    console.print(_table(rows))
+    columns = ("d", "cohort", "runtime", "users_per_second", "node_users_per_second")
+    columns += ("limit_users_per_second", "node_share_of_limit", "overhead_ms")
+    columns += ("rival_users_per_second", "ratio") * rivals
+    console.print(_plain("users a second, medians", columns, rows))
     for name, rate in floor.items():
         console.print(f"{name}: {rate:,.0f} users/s", highlight=False)
     _end(as_json, "users", about, rows=rows, **floor)
@@ -80,17 +104,22 @@ def rounds(
     out: Annotated[Path | None, typer.Option(help="Where to write. The plot's file.")] = None,
 ) -> None:
     """Measure a round's time as users, cohort, dimensions and judgements grow."""
-    console, about = _begin(as_json)
-    result: dict[str, list[dict[str, Any]]] = {}
-    for kind, points in growth.GROWTH.items():
-        with console.status(kind):
-            chosen = points[:2] if quick else points
-            result[kind] = [growth.measure(p, rounds=5 if quick else 40) for p in chosen]
-    rows = [{"grows": kind, **row} for kind, some in result.items() for row in some]
+    points = [
+        (kind, point)
+        for kind, some in growth.GROWTH.items()
+        for point in (some[:2] if quick else some)
+    ]
+
+    def grown(point: tuple[str, Setting]) -> dict[str, Any]:
+        return {"grows": point[0], **growth.measure(point[1], rounds=5 if quick else 40)}
+
     columns = ("grows", "users", "cohort", "d", "judgements_each", "round_ms")
+    console, about = _begin(as_json)
+    rows = _rows(console, points, grown, lambda point: point[0])
     console.print(_plain("milliseconds a round, medians", columns, rows))
     if out is not None:
-        growth.plot(result).savefig(out, dpi=150)
+        by_kind = {kind: [r for r in rows if r["grows"] == kind] for kind in growth.GROWTH}
+        growth.plot(by_kind).savefig(out, dpi=150)
     _end(as_json, "rounds", about, rows=rows)
 
 
@@ -98,33 +127,25 @@ def rounds(
 def where(as_json: Json = False, quick: _Quick = False) -> None:
     """Measure the parts of a round's time, through the local runtime."""
     console, about = _begin(as_json)
-    rows = []
-    for setting in SETTINGS:
-        if setting.runtime == "local":
-            with console.status(f"d = {setting.dimension:,}, {setting.cohort:,}"):
-                rows.append(breakdown.measure(setting, rounds=5 if quick else 200))
-    table = Table("part", title="milliseconds a round, medians", title_justify="left")
-    for row in rows:
-        table.add_column(f"d = {row['d']:,}, {row['cohort']:,} users", justify="right")
-    for part in rows[-1]["parts_ms"]:
-        table.add_row(part, *(f"{row['parts_ms'].get(part, 0.0):.2f}" for row in rows))
-    table.add_row("together", *(f"{sum(row['parts_ms'].values()):.2f}" for row in rows))
-    console.print(table)
+    local = [setting for setting in SETTINGS if setting.runtime == "local"]
+    once = partial(breakdown.measure, rounds=5 if quick else 200)
+    rows = _rows(console, local, once, _size)
+    of = {_size(setting): row["parts_ms"] for setting, row in zip(local, rows, strict=True)}
+    parts = [{"part": p, **{one: of[one].get(p, 0.0) for one in of}} for p in rows[-1]["parts_ms"]]
+    parts.append({"part": "together", **{one: sum(ms.values()) for one, ms in of.items()}})
+    console.print(_plain("milliseconds a round, medians", ("part", *of), parts))
     _end(as_json, "where", about, rows=rows)
 
 
 @bench.command()
 def accounting(as_json: Json = False, quick: _Quick = False) -> None:
     """Measure the time to find the noise for a budget, beside dp-accounting."""
-    console, about = _begin(as_json)
-    rows = []
-    for task in bench_accounting.TASKS:
-        with console.status(task.name):
-            rows.append(bench_accounting.measure(task, repetitions=1 if quick else 5))
+    once = partial(bench_accounting.measure, repetitions=1 if quick else 5)
     columns = ("task", "rounds", "noise_multiplier", "calibration_seconds", "rival_seconds")
-    console.print(
-        _plain("a calibration, beside one evaluation of dp-accounting", (*columns, "ratio"), rows)
-    )
+    title = "a calibration, beside one evaluation of dp-accounting"
+    console, about = _begin(as_json)
+    rows = _rows(console, bench_accounting.TASKS, once, lambda task: task.name)
+    console.print(_plain(title, (*columns, "ratio"), rows))
     _end(as_json, "accounting", about, rows=rows)
 
 
@@ -134,13 +155,12 @@ def memory(as_json: Json = False, quick: _Quick = False) -> None:
     with texts, about as many for each as on Stack Overflow: a small language model, cohort 50.
     """
     console, about = _begin(as_json)
-    rows, text_rows = [], []
-    for point in bench_memory.POINTS[: 1 if quick else None]:
-        with console.status(f"{point.users:,} users"):
-            rows.append(bench_memory.measure_memory(point, rounds=5 if quick else 1000))
-    for point in [bench_memory.QUICK] if quick else bench_memory.TEXT_POINTS:
-        with console.status(f"{point.users:,} users with texts"):
-            text_rows.append(bench_memory.measure_memory(point, rounds=2 if quick else 40))
+    once = partial(bench_memory.measure_memory, rounds=5 if quick else 1000)
+    points = bench_memory.POINTS[: 1 if quick else None]
+    rows = _rows(console, points, once, lambda point: f"{point.users:,} users")
+    once = partial(bench_memory.measure_memory, rounds=2 if quick else 40)
+    texts = [bench_memory.QUICK] if quick else bench_memory.TEXT_POINTS
+    text_rows = _rows(console, texts, once, lambda point: f"{point.users:,} users with texts")
     columns = ("users", "judgements_each", "cohort", "d", "rounds", "round_ms")
     columns += ("seconds", "peak_mib", "own_mib")
     console.print(_plain("whole runs, each in a process of its own", columns, rows))
@@ -152,13 +172,11 @@ def memory(as_json: Json = False, quick: _Quick = False) -> None:
 @bench.command()
 def board(as_json: Json = False, quick: _Quick = False) -> None:
     """Time murmuration rank as voters grow, over reading the file of their votes."""
-    console, about = _begin(as_json)
-    rows = []
-    for voters, form in product(bench_board.VOTERS[: 1 if quick else None], bench_board.FORMS):
-        with console.status(f"{voters:,} voters, {form}"):
-            rows.append(bench_board.measure(voters, form))
+    points = product(bench_board.VOTERS[: 1 if quick else None], bench_board.FORMS)
     columns = ("form", "voters", "votes", "items", "seconds", "cpu_seconds", "peak_mib")
     title = "whole commands, each in a process of its own"
+    console, about = _begin(as_json)
+    rows = _rows(console, points, lambda point: bench_board.measure(*point), str)
     console.print(_plain(title, (*columns, "floor_seconds", "over_floor"), rows))
     _end(as_json, "board", about, rows=rows)
 
@@ -173,69 +191,22 @@ def features(
 ) -> None:
     """Measure texts per second of an encoder: together over one at a time, and from its cache."""
     console, about = _begin(as_json)
-    rows = []
-    for words in bench_encoder.WORDS[: 1 if quick else None]:
-        with console.status(f"texts of about {words} words"):
-            given = (300, 1 if quick else 3)
-            rows.append(bench_encoder.measure_encoder(encoder, words, *given))
+    times, lengths = 1 if quick else _REPETITIONS, bench_encoder.WORDS[: 1 if quick else None]
+
+    def once(words: int) -> dict[str, Any]:
+        return bench_encoder.measure_encoder(encoder, words, 300, times)
+
+    rows = _rows(console, lengths, once, lambda words: f"texts of about {words} words")
     columns = ("words", "alone_texts_per_second", "texts_per_second", "ratio")
     columns += ("kept_texts_per_second", "same_bits")
     console.print(_plain(f"texts per second, {encoder}", columns, rows))
     _end(as_json, "features", about, rows=rows)
 
 
-def _begin(as_json: bool) -> tuple[Console, dict[str, Any]]:
-    about, console = machine(), Terminal(stderr=as_json)
-    if console.width < _WIDTH:  # a cut figure is worse than a wrapped line
-        console.width = _WIDTH
-    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
-    line = f"{about['cpu']}, {about['cores']} cores, load {about['load']:.1f}; {versions}"
-    console.print(f"{date.today().isoformat()}, {line}", highlight=False, soft_wrap=True)
-    if about["load"] > about["cores"] / 2:
-        console.print("others are using this machine: repeat when it is quiet", style="yellow")
-    return console, about
-
-
-def _end(as_json: bool, name: str, about: dict[str, Any], **figures: Any) -> None:
-    if as_json:
-        today = date.today().isoformat()
-        print_json({"name": name, "machine": about, "date": today, **figures})
-
-
-def _rivals(rows: list[dict[str, Any]], console: Console) -> dict[str, float]:
-    """Add pfl-research to the rows; Flower's own rates by name."""
-    try:
-        with console.status("installing pfl-research"):
-            python = bench_rivals.pfl_environment()
-        rates: dict[Setting, float] = {}
-        for setting, row in zip(SETTINGS, rows, strict=True):
-            same = replace(setting, runtime="local")
-            with console.status(f"pfl-research: d = {row['d']:,}, {row['cohort']:,}"):
-                if same not in rates:
-                    rates[same] = bench_rivals.pfl_users_per_second(python, same)
-            row.update(rival=bench_rivals.PFL, rival_users_per_second=rates[same])
-    except NoRival as reason:
-        console.print(f"without pfl-research: {reason}", style="yellow")
-    result = {}
-    for name, each in (("flower_runtime", None), ("flower_one_user_a_node", 1)):
-        try:
-            with console.status(name):
-                result[name] = bench_rivals.flower_users_per_second(SETTINGS[0], each)
-        except NoRival as reason:
-            console.print(f"without {name}: {reason}", style="yellow")
-    return result
-
-
 @bench.command()
 def lm(
     as_json: Json = False,
-    quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Few repetitions: only to see that it works. And few users."),
-    ] = False,
-    repetitions: Annotated[
-        int, typer.Option(help="Measurements, of which the median is taken.")
-    ] = 5,
+    quick: _QuickFew = False,
     sizes: Annotated[
         str, typer.Option(help=f"Model sizes, comma-separated: {', '.join(language_model.SIZES)}.")
     ] = "16M",
@@ -243,9 +214,6 @@ def lm(
         str, typer.Option(help="Judgements of each user. Comma-separated.")
     ] = "4",
     users: Annotated[int, typer.Option(help="Number of users.", min=1)] = 64,
-    task: Annotated[
-        str, typer.Option(help="What is trained.", click_type=click.Choice(language_model.TASKS))
-    ] = "reward",
     rivals: _TrlToo = False,
 ) -> None:
     """Clipping every user's gradient of a language model, over plain batched training."""
@@ -256,17 +224,11 @@ def lm(
         chosen = replace(chosen, users=4 if quick else users, judgements=int(each))
         for train in ("lora", "full"):
             with console.status(f"{size}, {train}, judgements per user: {each}"):
-                given = (chosen, train, 1 if quick else repetitions)
-                try:
-                    row = language_model.measure(*given, rivals, task)
-                except NoRival as reason:
-                    console.print(f"without TRL: {reason}", style="yellow")
-                    rivals = False
-                    row = language_model.measure(*given, task=task)
+                call = partial(language_model.measure, chosen, train, 1 if quick else 5)
+                row, rivals = _beside_trl(console, call, rivals)
             rows.append({"size": size, **row})
     columns = ("size", "train", "judgements", "plain_ms_a_judgement", "ours_ratio", "loop_ratio")
-    columns += ("kept_ratio",) * (task == "policy") + ("trl_ratio",) * rivals
-    console.print(_plain("over plain training", columns, rows))
+    console.print(_plain("over plain training", columns + ("trl_ratio",) * rivals, rows))
     _end(as_json, "lm", about, rows=rows)
 
 
@@ -303,55 +265,25 @@ def gpu(
 @bench.command()
 def states(
     as_json: Json = False,
-    quick: Annotated[
-        bool,
-        typer.Option("--quick", help="Few repetitions: only to see that it works. And few users."),
-    ] = False,
-    repetitions: Annotated[
-        int, typer.Option(help="Measurements, of which the median is taken.")
-    ] = 3,
-    base: Annotated[
-        str, typer.Option(help="The base: a folder, or a hub name. In place of a random one.")
-    ] = "",
-    layers: Annotated[
-        str,
-        typer.Option(
-            "--lora-layers",
-            help="Which layers of --base LoRA changes: all, last:4, or 9-12. Several by commas. "
-            "none: a head alone is trained, of --data.",
-        ),
-    ] = "all,last:1",
-    tokens: Annotated[int, typer.Option(help="Tokens of each text.", min=2)] = 128,
-    users: Annotated[int, typer.Option(help="Number of users.", min=1)] = 16,
+    quick: _QuickFew = False,
+    base: _Base = "",
+    layers: _Layers = "all,last:1",
     rivals: _TrlToo = False,
     data: Annotated[
         str,
         typer.Option(
-            help="The judgements (or other rows) to read. Measured instead of random texts, with "
-            "--once-per-text beside; --base must be named."
+            help="The judgements (or other rows) to read. 1,000 of them are measured instead of "
+            "random texts, with --once-per-text beside; --base must be named."
         ),
     ] = "",
-    most_judgements: Annotated[
-        int, typer.Option(help="Of --data, 16 of a user at most.", min=8)
-    ] = 1000,
 ) -> None:
     """LoRA in the last layers from states that are kept, over a plain loop through all layers."""
     console, about = _begin(as_json)
-    sizes = LmBench(users=4 if quick else users, judgements=1, tokens=tokens)
-    rows, times = [], 1 if quick else repetitions
-    if "none" in layers.split(",") and (layers != "none" or not data):
-        raise InputError("--lora-layers none stands alone, and needs --data")
+    sizes = LmBench(users=4 if quick else 16, judgements=1)
+    rows, times = [], 1 if quick else _REPETITIONS
+    if data and not base:
+        raise InputError("--data needs --base, which reads it")
     if data:
-        if not base:
-            raise InputError("--data needs --base, which reads it")
-        if layers == "none":
-            with console.status("states of texts"):
-                row = kept_states.measure_texts(data, times, base)
-            columns = ("texts", "plain_ms_a_text", "ours_ms_a_text", "ours_ratio")
-            columns += ("again_ms_a_text", "difference")
-            console.print(_plain("states that a head reads", columns, [row]))
-            _end(as_json, "states", about, data=data, rows=[row])
-            return
         columns = ("task", "layers", "judgements", "texts", "plain_ms_a_judgement")
         columns += ("ours_ratio", "isolated_padding", "shared_ratio", "shared_padding")
         columns += ("once_ms_a_judgement", "once_ratio")
@@ -360,24 +292,14 @@ def states(
         columns = ("task", "layers", "states_ms_a_text", "found_ms_a_text", "plain_ms_a_judgement")
         columns += ("ours_ms_a_judgement", "ours_ratio", "shared_ratio")
         what = "from states that are kept"
-
-    def measured(task: str, chosen: str, rivals: bool) -> dict[str, Any]:
-        if data:
-            some = (data, chosen, task, times, base, most_judgements)
-            return kept_states.measure_people(*some, rivals)
-        return kept_states.measure(sizes, chosen, task, times, base, rivals)
-
     for task, chosen in product(language_model.TASKS, layers.split(",")):
+        call = partial(kept_states.measure, sizes, chosen, task, times, base)
+        if data:
+            call = partial(kept_states.measure_people, data, chosen, task, times, base)
         with console.status(f"{task}, {chosen}"):
-            try:
-                row = measured(task, chosen, rivals)
-            except NoRival as reason:
-                console.print(f"without TRL: {reason}", style="yellow")
-                rivals = False
-                row = measured(task, chosen, rivals)
+            row, rivals = _beside_trl(console, call, rivals)
         rows.append(row)
-    columns += ("trl_ratio",) * rivals
-    console.print(_plain(what, columns, rows))
+    console.print(_plain(what, columns + ("trl_ratio",) * rivals, rows))
     _end(as_json, "states", about, **({"data": data} if data else {}), rows=rows)
 
 
@@ -385,27 +307,15 @@ def states(
 def writing(
     as_json: Json = False,
     quick: _Quick = False,
-    base: Annotated[
-        str,
-        typer.Option(
-            help="The base: a folder, or a hub name. In place of a random one.", show_default=False
-        ),
-    ] = "",
-    answers: Annotated[int, typer.Option(help="How many answers are written.", min=1)] = 32,
-    max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.", min=1)] = 32,
-    batch_sizes: Annotated[
-        str, typer.Option(help="Prompts in a batch of plain generate, comma-separated.")
-    ] = "8,32",
-    repetitions: Annotated[
-        int, typer.Option(help="Measurements, of which the median is taken.", min=1)
-    ] = 3,
+    base: _Base = "",
+    answers: _Answers = 32,
+    max_new_tokens: _Longest = 32,
 ) -> None:
     """Measure tokens a second that a model writes, over plain transformers' batched generate."""
     console, about = _begin(as_json)
     setting = bench_writing.WritingBench(base, answers, max_new_tokens)
-    sizes = [int(size) for size in _of(batch_sizes)]
     with console.status(base or "random weights"):
-        rows = bench_writing.measure_writing(setting, sizes, 1 if quick else repetitions)
+        rows = bench_writing.measure_writing(setting, (8, 32), 1 if quick else _REPETITIONS)
     columns = ("prompts", "max_new_tokens", "batch_size", "plain_tokens_per_second")
     columns += ("ours_tokens_per_second", "ratio")
     console.print(_plain("tokens a second, over plain generate", columns, rows))
@@ -416,36 +326,93 @@ def writing(
 def align(
     as_json: Json = False,
     quick: _Quick = False,
-    base: Annotated[
-        str,
-        typer.Option(
-            help="The base: a folder, or a hub name. In place of a random one.", show_default=False
-        ),
-    ] = "",
-    layers: Annotated[
-        str,
-        typer.Option(
-            "--lora-layers",
-            help="Which layers of --base LoRA changes: all, last:4, or 9-12. Several by commas.",
-        ),
-    ] = "all",
-    answers: Annotated[int, typer.Option(help="How many answers are written. In a step.")] = 32,
-    max_new_tokens: Annotated[int, typer.Option(help="The most tokens of an answer.", min=1)] = 32,
-    repetitions: Annotated[
-        int, typer.Option(help="Measurements, of which the median is taken.", min=1)
-    ] = 3,
+    base: _Base = "",
+    layers: _Layers = "all",
+    answers: _Answers = 32,
+    max_new_tokens: _Longest = 32,
 ) -> None:
     """Measure a step of align, over a step of TRL's own trainer."""
+    settings = [
+        aligning.AlignBench(base, chosen, answers, max_new_tokens) for chosen in layers.split(",")
+    ]
     console, about = _begin(as_json)
-    rows = []
-    for chosen in layers.split(","):
-        setting = aligning.AlignBench(base, chosen, answers, max_new_tokens)
-        with console.status(f"{base or 'random weights'}, {chosen}"):
-            rows.append(aligning.measure_step(setting, 1 if quick else repetitions))
+    once = partial(aligning.measure_step, repetitions=1 if quick else _REPETITIONS)
+    rows = _rows(console, settings, once, lambda setting: f"{base or 'random'}, {setting.layers}")
     columns = ("layers", "answers", "max_new_tokens", "plain_s_a_step", "ours_s_a_step")
     columns += ("plain_ms_a_token", "ours_ms_a_token", "ratio")
     console.print(_plain("a step of align, over TRL's", columns, rows))
     _end(as_json, "align", about, base=base, rows=rows)
+
+
+def _begin(as_json: bool) -> tuple[Console, dict[str, Any]]:
+    about, console = machine(), Terminal(stderr=as_json)
+    if console.width < _WIDTH:  # a cut figure is worse than a wrapped line
+        console.width = _WIDTH
+    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
+    line = f"{about['cpu']}, {about['cores']} cores, load {about['load']:.1f}; {versions}"
+    console.print(f"{date.today().isoformat()}, {line}", highlight=False, soft_wrap=True)
+    if about["load"] > about["cores"] / 2:
+        console.print("others are using this machine: repeat when it is quiet", style="yellow")
+    return console, about
+
+
+def _end(as_json: bool, name: str, about: dict[str, Any], **figures: Any) -> None:
+    if as_json:
+        today = date.today().isoformat()
+        print_json({"name": name, "machine": about, "date": today, **figures})
+
+
+def _rows(
+    console: Console,
+    points: Iterable[_Point],
+    measure: Callable[[_Point], dict[str, Any]],
+    name: Callable[[_Point], str],
+) -> list[dict[str, Any]]:
+    rows = []
+    for point in points:
+        with console.status(name(point)):
+            rows.append(measure(point))
+    return rows
+
+
+def _size(setting: Setting) -> str:
+    return f"d = {setting.dimension:,}, {setting.cohort:,} users"
+
+
+def _beside_trl(
+    console: Console, call: Callable[..., dict[str, Any]], rivals: bool
+) -> tuple[dict[str, Any], bool]:
+    """A row, with TRL's figures if they are wanted and it is installed; and whether it has them."""
+    try:
+        return call(rivals=rivals), rivals
+    except NoRival as reason:
+        console.print(f"without TRL: {reason}", style="yellow")
+        return call(), False
+
+
+def _rivals(rows: list[dict[str, Any]], console: Console) -> dict[str, float]:
+    """Add pfl-research to the rows; Flower's own rates by name."""
+    try:
+        with console.status("installing pfl-research"):
+            python = bench_rivals.pfl_environment()
+        rates: dict[Setting, float] = {}
+        for setting, row in zip(SETTINGS, rows, strict=True):
+            same = replace(setting, runtime="local")
+            with console.status(f"pfl-research: d = {row['d']:,}, {row['cohort']:,}"):
+                if same not in rates:
+                    rates[same] = bench_rivals.pfl_users_per_second(python, same)
+            ratio = row["users_per_second"] / rates[same]
+            row.update(rival=bench_rivals.PFL, rival_users_per_second=rates[same], ratio=ratio)
+    except NoRival as reason:
+        console.print(f"without pfl-research: {reason}", style="yellow")
+    result = {}
+    for name, each in (("flower_runtime", None), ("flower_one_user_a_node", 1)):
+        try:
+            with console.status(name):
+                result[name] = bench_rivals.flower_users_per_second(SETTINGS[0], each)
+        except NoRival as reason:
+            console.print(f"without {name}: {reason}", style="yellow")
+    return result
 
 
 def _of(listed: str, known: Container[str] | None = None) -> list[str]:
@@ -459,28 +426,6 @@ def _of(listed: str, known: Container[str] | None = None) -> list[str]:
     return names
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(title="users a second, medians", title_justify="left")
-    columns = ("d", "cohort", "runtime", "whole", "node", "tensor limit", "node / limit")
-    for column in (*columns, "overhead of a round", "pfl-research", "ratio"):
-        table.add_column(column, justify="right")
-    for row in rows:
-        rival = row["rival_users_per_second"]
-        table.add_row(
-            f"{row['d']:,}",
-            f"{row['cohort']:,}",
-            row["runtime"],
-            f"{row['users_per_second']:,.0f}",
-            f"{row['node_users_per_second']:,.0f}",
-            f"{row['limit_users_per_second']:,.0f}",
-            f"{row['node_share_of_limit']:.0%}",
-            f"{row['overhead_ms']:.1f} ms",
-            "" if rival is None else f"{rival:,.0f}",
-            "" if rival is None else f"{row['users_per_second'] / rival:.0f}",
-        )
-    return table
-
-
 def _plain(title: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Table:
     """A table of figures under the names that they have in the JSON."""
     table = Table(title=title, title_justify="left")
@@ -492,8 +437,8 @@ def _plain(title: str, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -
     return table
 
 
-def _figure(value: float | str) -> str:
+def _figure(value: float | str | None) -> str:
     """Three figures of a fraction, and all of a whole number."""
     if not isinstance(value, float):
-        return f"{value:,}" if isinstance(value, int) else value
+        return f"{value:,}" if isinstance(value, int) else value or ""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

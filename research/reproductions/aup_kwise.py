@@ -158,7 +158,6 @@ def aup_kwise(
     sizes: tuple[int, int, int] = (USERS, EACH, DIMENSION),
     scales: Sequence[float] = SCALES,
     settings: RunConfig = _SETTINGS,
-    workers: int | None = None,
 ) -> list[dict[str, Any]]:
     """Rows ``strategy, responses, scale, error_mean, error_sd``, then, for every strategy,
     ``strategy, exponent, slope, low, high, verdict``.
@@ -173,7 +172,7 @@ def aup_kwise(
         for count in responses
         for seed in range(seeds)
     ]
-    results = tracked(in_processes(_errors, trials, workers), "training", len(trials))
+    results = tracked(in_processes(_errors, trials), "training", len(trials))
     errors = dict(zip(((t.responses, t.seed) for t in trials), results, strict=True))
     rows: list[dict[str, Any]] = []
     slopes: list[dict[str, Any]] = []
@@ -190,16 +189,7 @@ def aup_kwise(
         several = [i for i, count in enumerate(responses) if count >= 3]
         error_RX = np.array(best_RX).T[:, several]
         slope = Slope.fitted([float(responses[i]) for i in several], error_RX)
-        slopes.append(
-            {
-                "strategy": name,
-                "exponent": EXPONENT,
-                "slope": slope.mean,
-                "low": slope.low,
-                "high": slope.high,
-                "verdict": slope.verdict(EXPONENT, "upper"),
-            }
-        )
+        slopes.append({"strategy": name, **slope.columns(EXPONENT, "upper")})
     return rows + slopes
 
 

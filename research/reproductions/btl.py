@@ -43,6 +43,12 @@ from murmuration.strategies.steps.optimizers import SolvedModel
 NORM = 2.0
 
 
+def directions(generator: np.random.Generator, *shape: int) -> np.ndarray:
+    """Vectors of length one, which point everywhere alike."""
+    drawn = generator.standard_normal(shape)
+    return drawn / np.linalg.norm(drawn, axis=-1, keepdims=True)
+
+
 @dataclass(frozen=True, eq=False)
 class Population:
     """Users with their judgements, and the model they judge by."""
@@ -56,13 +62,9 @@ class Population:
     ) -> "Population":
         """``users`` users with ``each`` judgements; ``norm`` is ‖θ*‖."""
         generator = np.random.default_rng([2024, seed])
-
-        def directions(rows: int) -> np.ndarray:
-            x_RD = generator.standard_normal((rows, dimension))
-            return x_RD / np.linalg.norm(x_RD, axis=1, keepdims=True)
-
-        truth_D = norm * directions(1)[0]
-        x_RD = directions(users * each) - directions(users * each)
+        truth_D = norm * directions(generator, 1, dimension)[0]
+        shape = (users * each, dimension)
+        x_RD = directions(generator, *shape) - directions(generator, *shape)
         agrees_R = generator.random(len(x_RD)) < 1.0 / (1.0 + np.exp(-x_RD @ truth_D))
         x_RD = np.where(agrees_R[:, None], x_RD, -x_RD)
         start_N = torch.arange(0, len(x_RD) + 1, each)

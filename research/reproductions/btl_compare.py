@@ -129,7 +129,6 @@ def btl_compare(
     clips: Sequence[float] = CLIPS,
     rates: Sequence[float] = RATES,
     untuned: Sequence[str] = tuple(UNTUNED),
-    workers: int | None = None,
 ) -> list[dict[str, Any]]:
     """Errors by strategy and epsilon: what is not tuned, then the grid's best, then the grid.
 
@@ -138,7 +137,6 @@ def btl_compare(
     ``epsilon_spent``, ``rounds``, ``adjacency``, ``clip`` and ``learning_rate`` (where they were
     chosen). Those with epsilon None are the non-private references. ``quick``: two seeds and a
     fourth of the grid.
-    ``workers``: processes; by default one for each core.
     """
     if quick:
         seeds, clips, rates = 2, clips[1::2], rates[::2]
@@ -165,7 +163,7 @@ def btl_compare(
         semi = fmean(population.semi_norm_error(theta_D) for population, theta_D in both)
         errors = [population.error(theta_D) for population, theta_D in both]
         rows.append(_row(name, None, errors, semi_norm_mean=semi))
-    results = tracked(in_processes(_try, trials, workers), "training", len(trials))
+    results = tracked(in_processes(_try, trials), "training", len(trials))
     for epsilon in epsilons:
         by_run = zip(*itertools.islice(results, seeds), strict=True)
         result = [_summary(epsilon, settings.adjacency, same) for same in by_run]
@@ -184,17 +182,10 @@ def label_compare(quick: bool = False, **given: Any) -> list[dict[str, Any]]:
     return [row for row in rows if row["epsilon"] is not None]
 
 
-def theory(
-    epsilon: float,
-    *,
-    users: int = USERS,
-    each: int = EACH,
-    dimension: int = DIMENSION,
-    delta: float = _SETTINGS.delta,
-) -> list[Bound]:
+def theory(epsilon: float) -> list[Bound]:
     """The papers' bounds for these populations, where κ is 2/d, L is 1 and B is ‖θ*‖."""
-    case = Case(users, each, dimension, epsilon, delta, model_bound=NORM, coverage=2.0 / dimension)
-    return all_bounds(case)
+    sizes = (USERS, EACH, DIMENSION, epsilon, _SETTINGS.delta)
+    return all_bounds(Case(*sizes, model_bound=NORM, coverage=2.0 / DIMENSION))
 
 
 def _summary(epsilon: float, adjacency: str, same: Sequence[_Found]) -> dict[str, Any]:

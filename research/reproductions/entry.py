@@ -25,6 +25,7 @@ from matplotlib.figure import Figure
 from rich.progress import track
 
 import murmuration
+from murmuration.preference.data.errors import InputError
 from murmuration.research import kept_results
 from murmuration.research.bench.setting import machine
 from murmuration.terminal.terminal import Terminal
@@ -85,6 +86,7 @@ class Entry:
         compute: of ``quick``: fewer points, same shape.
         of_people: from a folder with people's judgements, and one for stored results; None: it uses
             synthetic judgements only.
+        needs: what ``of_people`` is given; empty: the full form is of synthetic judgements, too.
         paper: the items of a paper that it reruns, as ``A: Tables 1 and 2``; empty: none.
         quick_minutes: processor minutes of the quick form, measured.
         minutes: those of the full one; None: not measured.
@@ -93,6 +95,7 @@ class Entry:
     about: str
     compute: Callable[[bool], Reproduction]
     of_people: Callable[[Path, Path], Reproduction] | None = None
+    needs: str = ""
     paper: str = ""
     quick_minutes: float = 0.0
     minutes: float | None = None
@@ -104,11 +107,16 @@ class Entry:
         ``out`` is the folder that it will be written to, if any, by that name.
 
         The quick form has no verdicts: its repetitions are too few.
+
+        Raises:
+            InputError: people's judgements are needed, and not given.
         """
         token = _kept_in.set(out / UNFINISHED / name if out else None)
         try:
             if data is not None and self.of_people is not None and out is not None:
                 return self.of_people(data, out)
+            if self.needs and not quick:
+                raise InputError(f"{name} needs --data, {self.needs}, and --out; or --quick")
             result = self.compute(quick)
             return _without_verdicts(result) if quick else result
         finally:

@@ -44,12 +44,12 @@ class Shadows:
     logit_SN: np.ndarray
 
 
-def shadow_runs(epsilon: float | None, runs: int, seed: int) -> Shadows:
+def shadow_runs(epsilon: float | None, runs: int) -> Shadows:
     """Train on random halves; without privacy if ``epsilon`` is None."""
-    population = Population.draw(seed, users=_USERS, each=_EACH, dimension=_DIMENSION)
+    population = Population.draw(0, users=_USERS, each=_EACH, dimension=_DIMENSION)
     x_RD = population.examples.x_RD.double().numpy()
     y_R = population.examples.y_R.double().numpy()
-    training = Training(population.examples, Randomness(seed))
+    training = Training(population.examples, Randomness(0))
     config = RunConfig(
         strategy="uls" if epsilon else "nonprivate",
         epsilon=epsilon or 1.0,
@@ -59,11 +59,11 @@ def shadow_runs(epsilon: float | None, runs: int, seed: int) -> Shadows:
         cohort=_USERS // 2,
         users=_USERS,
         test="who is in is the attacker's question",
-        seed=seed,
+        seed=0,
     )
     result: dict[str, list[np.ndarray]] = {"in": [], "loss": [], "logit": []}
     for run in range(runs):
-        source = Randomness(1000 * seed + run)
+        source = Randomness(run)
         in_N = source.stream("members").random(_USERS) < 0.5
         strategy, _ = training.run(config, source=source, in_N=in_N)
         logit_R = x_RD @ strategy.optimizer.result_D
@@ -112,16 +112,13 @@ Curves = dict[tuple[str, float | None], tuple[np.ndarray, np.ndarray]]
 
 
 def membership(
-    quick: bool = False,
-    *,
-    epsilons: Sequence[float | None] = (None, 8.0, 1.0),
-    seed: int = 0,
+    quick: bool = False, *, epsilons: Sequence[float | None] = (None, 8.0, 1.0)
 ) -> tuple[list[dict[str, Any]], Curves]:
     """Rows of each attack at each ε (None: without privacy), and the curves behind them."""
     rows: list[dict[str, Any]] = []
     curves: Curves = {}
     for epsilon in epsilons:
-        shadows = shadow_runs(epsilon, 16 if quick else _RUNS, seed)
+        shadows = shadow_runs(epsilon, 16 if quick else _RUNS)
         for attack in ATTACKS:
             fpr, tpr = curve(scores(shadows, attack), shadows.in_SN)
             curves[attack, epsilon] = fpr, tpr

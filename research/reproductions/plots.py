@@ -1,6 +1,6 @@
 """Common parts of the plots of reproductions: lines through rows, panels, plain axes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -15,6 +15,19 @@ Style = tuple[str, str, str]
 def line(axes: Any, rows: Rows, x: str, y: str, *style: str, **more: Any) -> None:
     """Plot one column of some rows against another; keywords are ``Axes.plot``'s."""
     axes.plot([row[x] for row in rows], [row[y] for row in rows], *style, **more)
+
+
+def styled(axes: Any, rows: Rows, x: str, y: str, style: Style, label: str, **more: Any) -> None:
+    """A line in a style, with its name for the legend."""
+    colour, dashes, marker = style
+    line(axes, rows, x, y, color=colour, ls=dashes, marker=marker, label=label, **more)
+
+
+def log_ticks(axes: Any, values: Sequence[float]) -> None:
+    """A logarithmic x with these values, as people write them, and no others."""
+    axes.set_xscale("log")
+    axes.set_xticks(values, [f"{value:g}" for value in values])
+    axes.minorticks_off()
 
 
 def bound(axes: Any, rows: Rows, x: str, y: str, exponent: float, **more: Any) -> None:
@@ -63,10 +76,9 @@ def against_n(
         for j, second in enumerate(acrosses):
             axes, here = panels[i, j], where(rows, **{down: first, across: (None, second)})
             told = where(here, **{across: second})[0]
-            for name, (colour, dashes, marker) in styles.items():
+            for name, style in styles.items():
                 same = where(here, **{lines: name})
-                style = {"color": colour, "ls": dashes, "marker": marker, "label": name}
-                line(axes, same, "n", "error_mean", **style, **more)
+                styled(axes, same, "n", "error_mean", style, name, **more)
             axes.set_title(title(told), fontsize=10)
             logarithmic(axes)
             if j == 0:

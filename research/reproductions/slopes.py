@@ -17,11 +17,12 @@ Legend: R seeds, X points.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from murmuration.research.reproductions.alignment.claims import half_width
+from murmuration.research.reproductions.entry import Row
 
 MARGIN, WIDEST = 0.1, 0.5
 AGREES, DIFFERS = "agrees", "differs"
@@ -73,3 +74,19 @@ class Slope:
         if side == "upper":
             return DIFFERS if worse else BELOW
         return ABOVE if worse else EASIER
+
+    def columns(
+        self, exponent: float, side: Literal["upper", "lower"], *, towards_zero: bool = False
+    ) -> dict[str, Any]:
+        """Columns with a bound's exponent, the slope, its interval, and the verdict."""
+        verdict = self.verdict(exponent, side, towards_zero=towards_zero)
+        ends = {"slope": self.mean, "low": self.low, "high": self.high}
+        return {"exponent": exponent, **ends, "verdict": verdict}
+
+
+def compared(row: Row, symbol: str) -> str:
+    """In words: the power of a symbol with which an error goes, and the verdict on a bound's."""
+    return (
+        f"{symbol} to the {row['slope']:.2f} [{row['low']:.2f}, {row['high']:.2f}] against "
+        f"{row['exponent']:g}: {row['verdict']}"
+    )

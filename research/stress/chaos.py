@@ -9,7 +9,6 @@ budget, and the accuracy is that of quiet simulations of the same plan. Everythi
 written to ``chaos.json``, and a table of faults to ``chaos.md``.
 """
 
-import gzip
 import json
 import os
 import statistics
@@ -25,15 +24,15 @@ import psutil
 from murmuration.client.app import app as client_app
 from murmuration.client.isolated import python
 from murmuration.deploy import outsider
-from murmuration.deploy.init import Deployment, write_deployment
+from murmuration.deploy.init import Deployment
 from murmuration.deploy.processes import Program, ended_by_signals, wait_for
 from murmuration.deploy.run import run_deployed
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.ledger import Ledger, read_charges
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.research.stress.site import Site
+from murmuration.research.stress.site import Site, hand_out
 from murmuration.server.run import run_training
-from murmuration.sims.population.population import Population, write
+from murmuration.sims.population.population import Population
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.config import RunConfig
 
@@ -147,20 +146,8 @@ class Chaos:
 
     def prepare(self) -> None:
         """Judgements, keys and policies."""
-        write(self.folder / "population", Population(users=USERS, test_users=60, unseen_users=10))
-        write_deployment(self.folder / "deployment", self.deployment)
-        with gzip.open(self.folder / "population" / "train.jsonl.gz", "rt") as file:
-            rows = [json.loads(line) for line in file]
-        place = {user: i for i, user in enumerate(sorted({row["user_id"] for row in rows}))}
-        for number, name in enumerate(HONEST):
-            mine = [row for row in rows if place[row["user_id"]] % len(HONEST) == number]
-            text = "".join(json.dumps(row) + "\n" for row in mine)
-            self.data(name).write_text(text, encoding="utf-8")
-            (self.client(name) / "policy.toml").write_text(POLICY, encoding="utf-8")
-
-    def client(self, name: str) -> Path:
-        """A client's folder."""
-        return self.folder / "deployment" / "clients" / name
+        people = Population(users=USERS, test_users=60, unseen_users=10)
+        hand_out(self.folder, self.deployment, people, HONEST, POLICY)
 
     def data(self, name: str) -> Path:
         """A client's judgements."""

@@ -1,12 +1,14 @@
 """A whole deployment on this machine, server and clients, each program as in real life."""
 
+import gzip
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from murmuration.client.agent.unix_socket import answers
 from murmuration.deploy import commands
 from murmuration.deploy.handed_over import AUTHORITY, KEY, POLICY
-from murmuration.deploy.init import Deployment
+from murmuration.deploy.init import Deployment, write_deployment
 from murmuration.deploy.processes import (
     Program,
     agent_program,
@@ -18,7 +20,25 @@ from murmuration.deploy.processes import (
     wait_for,
 )
 from murmuration.deploy.register import register
+from murmuration.sims.population.population import Population, write
 from murmuration.sims.runtimes.process_reaper import listens
+
+
+def hand_out(
+    folder: Path, deployment: Deployment, people: Population, names: Sequence[str], policy: str
+) -> None:
+    """Write a deployment, and to each named client in turn some of the users, with a policy."""
+    write(folder / "population", people)
+    write_deployment(folder / "deployment", deployment)
+    with gzip.open(folder / "population" / "train.jsonl.gz", "rt") as file:
+        rows = [json.loads(line) for line in file]
+    users = sorted({row["user_id"] for row in rows})
+    for number, name in enumerate(names):
+        mine = set(users[number :: len(names)])
+        text = "".join(json.dumps(row) + "\n" for row in rows if row["user_id"] in mine)
+        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+        place = folder / "deployment" / "clients" / name / POLICY
+        place.write_text(policy, encoding="utf-8")
 
 
 class Site:

@@ -59,6 +59,8 @@ def kept(
     finally:
         keeper.terminate()
         keeper.wait()
+        # A keeper that is told to stop before it listens has started nothing, and removes nothing.
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def keeping(

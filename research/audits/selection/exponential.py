@@ -15,7 +15,7 @@ import numpy as np
 from murmuration.audits.auditing import Measured, Target, Task
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.research.audits.trials import both_sides
+from murmuration.research.audits.trials import both_sides, charged_alone
 from murmuration.research.strategies.choice.exponential_mechanism import (
     ExponentialMechanism,
     span_of,
@@ -67,8 +67,7 @@ def audit_choice(
         return ratio_P[chosen_N]
 
     result = both_sides(task, one)
-    if any(ledger.charges[0].event != claimed for ledger in result.ledgers):
-        raise AssertionError("the ledger was charged something else")
+    charged_alone(result, claimed)
     return Measured.from_scores(result.scores, task.epsilon, task, delta=0.0)
 
 

@@ -19,7 +19,7 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.mechanisms.above_threshold import AboveThreshold
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.theorems import COMES_OR_GOES
-from murmuration.research.audits.trials import both_sides
+from murmuration.research.audits.trials import both_sides, charged_alone
 
 #: Questions before the last, and how far below and above the threshold, in units of Δ/ε, they are:
 #: the most revealing of a search over these.
@@ -82,8 +82,7 @@ def audit_threshold(task: Task, *, monotone: bool = False, apart: float = 1.0) -
         return ratio_J[ends(mechanism, values_K, task.trials, ledger, source)]
 
     result = both_sides(task, one)
-    if any(ledger.charges[0].event != mechanism.event for ledger in result.ledgers):
-        raise AssertionError("the ledger was charged something else")
+    charged_alone(result, mechanism.event)
     return Measured.from_scores(result.scores, mechanism.event.epsilon, task, delta=0.0)
 
 

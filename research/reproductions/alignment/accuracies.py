@@ -5,11 +5,10 @@ they prefer what people did who were not trained on takes minutes, and orders st
 alike. Settings and readings are those of ``alignment.rewards``.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from murmuration.research.reproductions.alignment.claims import mean_interval
-from murmuration.research.reproductions.alignment.frontier import EPSILONS, rewards_of_seeds
+from murmuration.research.reproductions.alignment.frontier import rewards_of_seeds
 from murmuration.research.reproductions.alignment.rewards import (
     AS_RUN,
     BASELINES,
@@ -28,20 +27,15 @@ SETTINGS = {
 }
 
 
-def accuracies(
-    quick: bool = False,
-    *,
-    epsilons: Sequence[float] = EPSILONS,
-    seeds: int = 3,
-) -> list[dict[str, Any]]:
+def accuracies(quick: bool = False) -> list[dict[str, Any]]:
     """Rows ``task, strategy, epsilon, accuracy_mean, accuracy_interval, rounds``, the last from
     first to last seed. ``quick``: two seeds of few users of the first task."""
-    settings = SETTINGS
+    settings, seeds = SETTINGS, 3
     if quick:
         settings, seeds = {"film reviews": Sizes(300, 10)}, 2
     rows = []
     for task, sizes in settings.items():
-        learnt = rewards_of_seeds(sizes, epsilons, seeds, (*PRIVATE, UNTESTED))
+        learnt = rewards_of_seeds(sizes, seeds, (*PRIVATE, UNTESTED))
         for strategy, epsilon in learnt[0]:
             same = [rewards[strategy, epsilon] for rewards in learnt]
             rows.append(

@@ -11,8 +11,7 @@ An answer that cannot be read is worth the least that any can be worth.
 Legend: P prompts, N answers to each, D dimensions.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -55,6 +54,11 @@ class Answers:
         unreadable_PN = np.isnan(rewards_PN)
         return cls(np.where(unreadable_PN, WORST, rewards_PN), unreadable_PN, phi_PND)
 
+    @property
+    def unreadable(self) -> float:
+        """The share of answers that cannot be read."""
+        return float(self.unreadable_PN.mean())
+
     def rewards(self, theta_D: np.ndarray) -> np.ndarray:
         """The linear reward of each answer, (P, N) float64."""
         return np.einsum("pnd,d->pn", self.phi_PND, theta_D, dtype=np.float64)
@@ -72,24 +76,17 @@ class Answers:
         )
 
 
-@contextmanager
-def referred(path: str | None, quick: bool) -> Iterator[str]:
-    """The folder of a reference: the one named, or one that is made for as long as it is needed."""
-    if path:
-        yield path
-        return
-    with reference(Population().texts("train", FEW_EXCHANGES if quick else EXCHANGES)) as made:
-        yield made
-
-
-def written(path: str, prompts: int, samples: int) -> Answers:
-    """The ``samples`` answers of the model in a folder to each of ``prompts`` fresh prompts.
+def written(quick: bool, prompts: int, samples: int) -> Answers:
+    """The ``samples`` answers of a reference, of few texts if quick, to each of ``prompts`` fresh
+    prompts.
 
     Draws differ in their numbers only, so the first answers do not depend on ``samples``.
     """
     asked = list(Population().prompts("train", prompts))
-    tasks = [(path, asked, sample) for sample in range(samples)]
-    return Answers.of(asked, list(tracked(in_processes(_one_draw, tasks), "answers", samples)))
+    with reference(Population().texts("train", FEW_EXCHANGES if quick else EXCHANGES)) as path:
+        tasks = [(path, asked, sample) for sample in range(samples)]
+        drawn = list(tracked(in_processes(_one_draw, tasks), "answers", samples))
+    return Answers.of(asked, drawn)
 
 
 def _one_draw(task: tuple[str, list[str], int]) -> list[str]:
@@ -100,14 +97,3 @@ def _one_draw(task: tuple[str, list[str], int]) -> list[str]:
 @lru_cache(maxsize=1)
 def _writer(path: str) -> Writer:
     return Writer.load(path)
-
-
-def cautions(answers: Answers) -> list[str]:
-    """A caution if too few answers of a pool can be read."""
-    share = float(answers.unreadable_PN.mean())
-    if share <= 0.5:
-        return []
-    return [
-        f"{share:.0%} of all answers cannot be read, so what follows says NOTHING about rewards or "
-        "privacy: the reference had too little text."
-    ]

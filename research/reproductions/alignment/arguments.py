@@ -34,7 +34,7 @@ from matplotlib.figure import Figure
 from murmuration.alignment.best_of_n import chances, kl_bound
 from murmuration.planning.judgement_statistics import longer_wins
 from murmuration.preference.accuracy import Accuracy
-from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.features.hashing import FeatureMap, feature_map, parse_features
 from murmuration.preference.features.language_head import LanguageHead
@@ -176,17 +176,9 @@ class Pool:
         return rewards_IR.reshape(len(theta_ID), len(rows), -1)
 
 
-def arguments(quick: bool) -> Reproduction:
-    """Run a miniature of the embedded population with a tiny base, if quick.
-
-    Raises:
-        InputError: it is not quick, so that people's judgements are needed.
-    """
-    if not quick:
-        raise InputError(
-            "arguments needs --data, the folder that examples/ukp_judgements.py makes, and --out; "
-            "or --quick"
-        )
+def miniature(quick: bool = True) -> Reproduction:
+    """Run it in small on the embedded population."""
+    del quick  # the only form there is without people
     plan = Plan(
         ("hashing",), (3.0, None), 2, 8, (2, 4), rounds=20, cohort=100,
         heads={"--train head": {}}, folds=left_out.Sizes(("hashing",), (3.0, None), 2, 3),
@@ -380,12 +372,7 @@ def _by_user(name: str, of_seeds: Sequence[Accuracy]) -> Row:
     shares_SU = np.stack([one.share_U for one in of_seeds])
     estimate = clustered(shares_SU, np.ones(shares_SU.shape[1]))
     pooled = float(np.mean([one.pooled for one in of_seeds]))
-    return {
-        name: estimate.mean,
-        f"{name}_low": estimate.low,
-        f"{name}_high": estimate.high,
-        f"{name}_pooled": pooled,
-    }
+    return {**estimate.columns(name), f"{name}_pooled": pooled}
 
 
 def reward_differences(
@@ -405,11 +392,7 @@ def reward_differences(
                     else [e[at].share_U for e in accuracies_of[other]]
                 )
                 estimate = clustered(shares_SU - others_SU, np.ones(shares_SU.shape[1]))
-                row |= {
-                    where_: estimate.mean,
-                    f"{where_}_low": estimate.low,
-                    f"{where_}_high": estimate.high,
-                }
+                row |= estimate.columns(where_)
             rows.append(row)
     return rows
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from math import inf, sqrt
 from statistics import fmean, stdev
 
+from murmuration.research.reproductions.entry import Row
+
 _NOTHING = 1e-9  # roundings, where all seeds say the same
 AGREES, DISAGREES, OPEN = "agrees", "DOES NOT AGREE", "cannot be told"
 
@@ -28,6 +30,17 @@ def mean_interval(name: str, values: Sequence[float]) -> dict[str, float | None]
     """Columns for a mean and the half width of its interval; of one value there is none."""
     wide = half_width(values)
     return {f"{name}_mean": fmean(values), f"{name}_interval": None if wide == inf else wide}
+
+
+def in_words(row: Row, name: str) -> str:
+    """The columns of ``mean_interval`` in words."""
+    wide = row[f"{name}_interval"]
+    return f"{row[f'{name}_mean']:.4f}" + ("" if wide is None else f" ± {wide:.4f}")
+
+
+def apart(more: Sequence[float], less: Sequence[float]) -> list[float]:
+    """The differences of the same seeds."""
+    return [one - other for one, other in zip(more, less, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ Its third, on the size of models, cannot be tried with one small reference. The 
 which is ours, is judged by the same claims.
 """
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 from statistics import fmean
@@ -32,11 +33,14 @@ from matplotlib.figure import Figure
 from murmuration.alignment.best_of_n import expected_best, kl_bound
 from murmuration.research.reproductions.alignment.answers import (
     Answers,
-    cautions,
-    referred,
     written,
 )
-from murmuration.research.reproductions.alignment.claims import Claim, mean_interval, told
+from murmuration.research.reproductions.alignment.claims import (
+    Claim,
+    apart,
+    mean_interval,
+    told,
+)
 from murmuration.research.reproductions.alignment.rewards import (
     AS_RUN,
     BASELINES,
@@ -72,6 +76,7 @@ from murmuration.research.reproductions.plots import (
     open_corner,
     with_intervals,
 )
+from murmuration.research.reproductions.policies.written import cautions
 
 EPSILONS = (3.0, 8.0)
 TRUTH = "the true reward"
@@ -126,35 +131,23 @@ def _spread(rewards_PN: np.ndarray) -> float:
     return float(np.sqrt(rewards_PN.var(axis=1).mean())) or 1.0
 
 
-def rewards_of_seeds(
-    sizes: Sizes, epsilons: Sequence[float], seeds: int, names: Sequence[str] = PRIVATE
-) -> Found:
+def rewards_of_seeds(sizes: Sizes, seeds: int, names: Sequence[str] = PRIVATE) -> Found:
     """The rewards of each seed's users, by strategy and ε."""
-    tasks = [(sizes, seed, tuple(epsilons), names) for seed in range(seeds)]
+    tasks = [(sizes, seed, EPSILONS, names) for seed in range(seeds)]
     return list(tracked(in_processes(compared, tasks), "rewards", seeds))
 
 
-def frontier(
-    quick: bool = False,
-    *,
-    path: str | None = None,
-    sizes: Sizes = Sizes(users=2500, each=10),  # noqa: B008  frozen
-    epsilons: Sequence[float] = EPSILONS,
-    seeds: int = 5,
-    prompts: int = 200,
-    samples: int = 64,
-) -> Reproduction:
+def frontier(quick: bool = False) -> Reproduction:
     """Rows of two kinds: of frontiers, and of what each reward comes to.
 
     ``strategy, epsilon, n, kl, true_mean, true_interval, proxy_mean, gain_mean``; then ``strategy,
-    epsilon, accuracy_mean, rounds, area_mean, area_interval, gap_mean, gap_interval``. ``path``: of
-    a reference that is there already. ``quick``: a reference of few texts, fewer of everything.
+    epsilon, accuracy_mean, rounds, area_mean, area_interval, gap_mean, gap_interval``. ``quick``: a
+    reference of few texts, fewer of everything.
     """
+    sizes, seeds, prompts, samples = Sizes(users=2500, each=10), 5, 200, 64
     if quick:
         sizes, seeds, prompts, samples = Sizes(500, 10), 2, 20, 16
-    with referred(path, quick) as folder:
-        answers = written(folder, prompts, samples)
-    return measured(answers, rewards_of_seeds(sizes, epsilons, seeds))
+    return measured(written(quick, prompts, samples), rewards_of_seeds(sizes, seeds))
 
 
 def measured(answers: Answers, found: Found) -> Reproduction:
@@ -165,15 +158,15 @@ def measured(answers: Answers, found: Found) -> Reproduction:
         *(_summary(key, same, [learnt[key] for learnt in found]) for key, same in curves.items()),
     ]
     remarks = [
-        *cautions(answers),
-        *told(list(claims(curves))),
+        *cautions(answers.unreadable),
+        *told(list(claims({key: [each.area for each in same] for key, same in curves.items()}))),
         *halts(found),
         *_more(curves, answers),
     ]
     extra = {
         "prompts": len(answers.truth_PN),
         "samples": answers.truth_PN.shape[1],
-        "unreadable": float(answers.unreadable_PN.mean()),
+        "unreadable": answers.unreadable,
         "seeds": len(found),
     }
     return Reproduction(rows, remarks, extra=extra, plot=plot(rows))
@@ -211,26 +204,15 @@ def _summary(
     }
 
 
-def claims(curves: dict[tuple[str, float | None], list[Curve]]) -> Iterator[Claim]:
-    """The paper's, of each variant of AUP."""
-    epsilons = sorted({epsilon for _, epsilon in curves if epsilon is not None})
-
-    def difference(one: tuple[str, float], other: tuple[str, float]) -> list[float]:
-        pairs = zip(curves[one], curves[other], strict=True)
-        return [first.area - second.area for first, second in pairs]
-
-    for variant in VARIANTS:
-        for epsilon in epsilons:
-            for name in BASELINES:
-                yield Claim(
-                    variant,
-                    f"{variant} above {name} at ε = {epsilon:g}",
-                    difference((variant, epsilon), (name, epsilon)),
-                )
-    low, high = epsilons[0], epsilons[-1]
+def claims(values: Mapping[tuple[str, float | None], Sequence[float]]) -> Iterator[Claim]:
+    """The paper's of Section 6.2, of each variant of AUP where they are about AUP."""
+    for variant, epsilon, name in itertools.product(VARIANTS, EPSILONS, BASELINES):
+        above = apart(values[variant, epsilon], values[name, epsilon])
+        yield Claim(variant, f"{variant} above {name} at ε = {epsilon:g}", above)
+    low, high = EPSILONS
     for name in CLAIMED:
         said = f"{name} at ε = {high:g} above ε = {low:g}"
-        yield Claim("More for more ε", said, difference((name, high), (name, low)))
+        yield Claim("More for more ε", said, apart(values[name, high], values[name, low]))
 
 
 def _more(curves: dict[tuple[str, float | None], list[Curve]], answers: Answers) -> Iterator[str]:
@@ -239,7 +221,7 @@ def _more(curves: dict[tuple[str, float | None], list[Curve]], answers: Answers)
         f"Best of n replaced PPO: KL is at most {kl_bound(most):.2f}, at n = {most}, and nothing "
         "is trained on a reward. The paper goes further, and there rewards break more."
     )
-    truth, unreadable = Curve.of(answers, None), f"{answers.unreadable_PN.mean():.1%}"
+    truth, unreadable = Curve.of(answers, None), f"{answers.unreadable:.1%}"
     if not truth.area:
         yield f"All answers are worth the same: {unreadable} cannot be read, so this says NOTHING."
         return

@@ -19,11 +19,14 @@ from matplotlib.figure import Figure
 from murmuration.alignment.best_of_n import kl_bound
 from murmuration.research.reproductions.alignment.answers import (
     Answers,
-    cautions,
-    referred,
     written,
 )
-from murmuration.research.reproductions.alignment.claims import Claim, mean_interval, told
+from murmuration.research.reproductions.alignment.claims import (
+    Claim,
+    apart,
+    mean_interval,
+    told,
+)
 from murmuration.research.reproductions.alignment.frontier import STYLES, Curve
 from murmuration.research.reproductions.alignment.rewards import (
     AS_RUN,
@@ -47,7 +50,13 @@ from murmuration.research.reproductions.entry import (
     tracked,
     where,
 )
-from murmuration.research.reproductions.plots import legend_below, open_corner, with_intervals
+from murmuration.research.reproductions.plots import (
+    legend_below,
+    log_ticks,
+    open_corner,
+    with_intervals,
+)
+from murmuration.research.reproductions.policies.written import cautions
 
 EPSILON, BEST_OF = 8.0, 16
 #: By m; as printed.
@@ -57,27 +66,17 @@ NAMES = (PUBLISHED, AS_RUN, EVERYBODY, CENTRED, USERWISE)
 Found = Sequence[dict[tuple[str, int], Learnt]]
 
 
-def judgements_each(
-    quick: bool = False,
-    *,
-    path: str | None = None,
-    users: int = 250,
-    each: Sequence[int] = tuple(TABLE_7),
-    seeds: int = 5,
-    prompts: int = 200,
-    samples: int = 32,
-) -> Reproduction:
+def judgements_each(quick: bool = False) -> Reproduction:
     """Rows ``strategy, m, accuracy_mean, gain_mean, gain_interval, ratio_mean, ratio_interval,
     table_7``.
 
-    ``path``: of a reference that is there already. ``quick``: a reference of few texts, fewer of
-    everything.
+    ``quick``: a reference of few texts, fewer of everything.
     """
+    users, each, seeds, prompts, samples = 250, tuple(TABLE_7), 5, 200, 2 * BEST_OF
     if quick:
-        users, each, seeds, prompts, samples = 100, tuple(each)[:2], 2, 20, BEST_OF
-    with referred(path, quick) as folder:
-        answers = written(folder, prompts, samples)
-    tasks = [(users, tuple(each), seed) for seed in range(seeds)]
+        users, each, seeds, prompts, samples = 100, each[:2], 2, 20, BEST_OF
+    answers = written(quick, prompts, samples)
+    tasks = [(users, each, seed) for seed in range(seeds)]
     result = list(tracked(in_processes(one_seed, tasks), "rewards", seeds))
     return measured(answers, result)
 
@@ -117,7 +116,7 @@ def measured(answers: Answers, found: Found) -> Reproduction:
             }
         )
     remarks = [
-        *cautions(answers),
+        *cautions(answers.unreadable),
         *told(list(claims(ratios))),
         f"Reward is the gain in logits of best of {BEST_OF}, at a KL divergence of at most "
         f"{kl:.2f}: which way the ratio goes compares with the paper's, its size does not.",
@@ -125,7 +124,7 @@ def measured(answers: Answers, found: Found) -> Reproduction:
     extra = {
         "epsilon": EPSILON,
         "prompts": len(answers.truth_PN),
-        "unreadable": float(answers.unreadable_PN.mean()),
+        "unreadable": answers.unreadable,
         "seeds": len(found),
     }
     return Reproduction(rows, remarks, extra=extra, plot=plot(rows))
@@ -136,8 +135,8 @@ def claims(ratios: dict[tuple[str, int], list[float]]) -> Iterator[Claim]:
     each = sorted({m for _, m in ratios})
     for name in dict.fromkeys(name for name, _ in ratios):
         for m, more in itertools.pairwise(each):
-            both = zip(ratios[name, more], ratios[name, m], strict=True)
-            yield Claim(name, f"{name}, m = {more} above {m}", [a - b for a, b in both])
+            above = apart(ratios[name, more], ratios[name, m])
+            yield Claim(name, f"{name}, m = {more} above {m}", above)
 
 
 def plot(rows: Rows) -> Figure:
@@ -152,10 +151,7 @@ def plot(rows: Rows) -> Figure:
     known = [row for row in where(rows, strategy=PUBLISHED) if row["table_7"]]
     printed = [row["table_7"] for row in known]
     axes.plot([row["m"] for row in known], printed, "k:*", label="Table 7 (another reward)")
-    each = distinct(rows, "m")
-    axes.set_xscale("log")
-    axes.set_xticks(each, [str(m) for m in each])
-    axes.minorticks_off()
+    log_ticks(axes, distinct(rows, "m"))
     axes.set(xlabel="judgements of each user, m", ylabel="reward / KL divergence")
     open_corner(axes)
     legend_below(figure, 2)

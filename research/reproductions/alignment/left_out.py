@@ -16,6 +16,7 @@ Legend: J judgements, U test users, S seeds, D dimensions.
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from statistics import fmean
 
 import numpy as np
@@ -157,21 +158,35 @@ def _right(
     }
     steps = list(itertools.product(sizes.features, folds))
     for features, fold in tracked(steps, what, len(steps)):
-        keys = {
-            (epsilon, seed): f"{what}, {fold.name}, {features}, {epsilon}, {seed}"
-            for epsilon, seed in itertools.product(sizes.epsilons, range(sizes.seeds))
-        }
-        missing = [case for case, key in keys.items() if runs.get(key) is None]
-        if missing:
-            learned = pair_examples(fold.train, feature_map(parse_features(features)))
-            tested = _tested(fold, features)
-            for epsilon, seed in missing:
-                right_U = right_about(tested, trained(learned, epsilon, seed))
-                runs.add(keys[epsilon, seed], right_U.tolist())
+        tried = _Tried(fold, features, trained)
         for epsilon in sizes.epsilons:
-            of_seeds = [runs.get(keys[epsilon, seed]) for seed in range(sizes.seeds)]
+            name = f"{what}, {fold.name}, {features}, {epsilon}"
+            of_seeds = [
+                runs.result(f"{name}, {seed}", partial(tried.right, epsilon, seed))
+                for seed in range(sizes.seeds)
+            ]
             right.setdefault((features, epsilon), []).append(np.array(of_seeds))
     return right
+
+
+@dataclass(frozen=True, eq=False)
+class _Tried:
+    """A fold whose features are computed when the first head is trained."""
+
+    fold: Fold
+    features: str
+    trained: Trained
+
+    @cached_property
+    def _learned(self) -> PairExamples:
+        return pair_examples(self.fold.train, feature_map(parse_features(self.features)))
+
+    @cached_property
+    def _tested(self) -> PairExamples:
+        return _tested(self.fold, self.features)
+
+    def right(self, epsilon: float | None, seed: int) -> list[float]:
+        return right_about(self._tested, self.trained(self._learned, epsilon, seed)).tolist()
 
 
 def _tested(fold: Fold, features: str) -> PairExamples:
@@ -188,12 +203,7 @@ def _estimate(what: str, right_F: _Right, judged_F: Sequence[np.ndarray]) -> Row
     """Accuracy by user (or a difference of two) with its interval, and pooled."""
     if what == PAIRS:  # the same users in each fold
         right_SU, judged_U = np.sum(right_F, axis=0), np.sum(judged_F, axis=0)
-        interval = by_user(right_SU, judged_U)
-        ends = {
-            "accuracy": interval.mean,
-            "accuracy_low": interval.low,
-            "accuracy_high": interval.high,
-        }
+        ends = by_user(right_SU, judged_U).columns("accuracy")
         return ends | {"pooled": clustered(right_SU, judged_U).mean, "folds": len(right_F)}
     shares = list(map(_share, right_F, judged_F))
     wide = half_width(shares)

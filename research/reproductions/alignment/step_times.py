@@ -71,9 +71,9 @@ _LITTLE = 1.25
 Seconds = Mapping[str, Sequence[float]]
 
 
-def step_times(quick: bool = False, *, steps: int = 100) -> Reproduction:
+def step_times(quick: bool = False) -> Reproduction:
     """Rows ``strategy, milliseconds, ratio, with_features, paper``; see ``rows_of``."""
-    return told(timed(20 if quick else steps))
+    return told(timed(20 if quick else 100))
 
 
 def timed(steps: int, clock: Callable[[], float] = time.perf_counter) -> Seconds:

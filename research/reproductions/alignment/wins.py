@@ -27,10 +27,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from murmuration.alignment.best_of_n import expected_best
+from murmuration.research.reproductions.alignment import frontier
 from murmuration.research.reproductions.alignment.answers import (
     Answers,
-    cautions,
-    referred,
     written,
 )
 from murmuration.research.reproductions.alignment.claims import Claim, mean_interval, told
@@ -42,8 +41,6 @@ from murmuration.research.reproductions.alignment.frontier import (
     rewards_of_seeds,
 )
 from murmuration.research.reproductions.alignment.rewards import (
-    BASELINES,
-    CLAIMED,
     NONPRIVATE,
     VARIANTS,
     Sizes,
@@ -51,6 +48,7 @@ from murmuration.research.reproductions.alignment.rewards import (
 )
 from murmuration.research.reproductions.entry import Reproduction, Row, Rows, distinct, where
 from murmuration.research.reproductions.plots import open_corner
+from murmuration.research.reproductions.policies.written import cautions
 
 #: Of how many answers a reward chooses, and of how many of the reference's it meets each.
 BEST_OF = 16
@@ -58,26 +56,16 @@ BEST_OF = 16
 Wins = Mapping[tuple[str, float | None], Sequence[float]]
 
 
-def wins(
-    quick: bool = False,
-    *,
-    path: str | None = None,
-    sizes: Sizes = Sizes(users=1800, each=50, cohort_as_run=100),  # noqa: B008  frozen
-    epsilons: Sequence[float] = EPSILONS,
-    seeds: int = 5,
-    prompts: int = 250,
-    samples: int = 32,
-) -> Reproduction:
+def wins(quick: bool = False) -> Reproduction:
     """Rows ``strategy, epsilon, win_mean, win_interval, accuracy_mean, rounds``.
 
-    The first half of the ``samples`` is chosen from, the second is the reference's. ``path``: of a
-    reference that is there already. ``quick``: a reference of few texts, fewer of everything.
+    The first half of 32 answers is chosen from, the second is the reference's. ``quick``: a
+    reference of few texts, fewer of everything.
     """
+    sizes, seeds, prompts = Sizes(users=1800, each=50, cohort_as_run=100), 5, 250
     if quick:
         sizes, seeds, prompts = Sizes(300, 10), 2, 20
-    with referred(path, quick) as folder:
-        answers = written(folder, prompts, samples)
-    return measured(answers, rewards_of_seeds(sizes, epsilons, seeds))
+    return measured(written(quick, prompts, 2 * BEST_OF), rewards_of_seeds(sizes, seeds))
 
 
 def measured(answers: Answers, found: Found) -> Reproduction:
@@ -100,19 +88,19 @@ def measured(answers: Answers, found: Found) -> Reproduction:
     ]
     most, own = win_rate(pool.truth_PN, won_PN), float(won_PN.mean())
     remarks = [
-        *cautions(answers),
+        *cautions(answers.unreadable),
         *told(list(claims(wins, own))),
         *halts(found),
         "That all win in less than 50 % at ε = 3, as in the paper, cannot be compared: best of n "
         "by noise wins what the reference wins, and PPO is not run.",
         f"Best of {pool.truth_PN.shape[1]} replaced PPO. Choosing by {TRUTH} wins in {most:.1%}, "
-        f"by nothing in {own:.1%}; {answers.unreadable_PN.mean():.1%} of the answers cannot be "
+        f"by nothing in {own:.1%}; {answers.unreadable:.1%} of the answers cannot be "
         "read.",
     ]
     extra = {
         "prompts": len(pool.truth_PN),
         "best_of": pool.truth_PN.shape[1],
-        "unreadable": float(answers.unreadable_PN.mean()),
+        "unreadable": answers.unreadable,
         "seeds": len(found),
         "by_the_truth": most,
         "by_nothing": own,
@@ -139,23 +127,8 @@ def win_rate(rewards_PN: np.ndarray, won_PN: np.ndarray) -> float:
 
 def claims(wins: Wins, own: float) -> Iterator[Claim]:
     """The paper's, of each variant of AUP where they are about AUP; ``own`` stands for 50 %."""
-    epsilons = sorted({epsilon for _, epsilon in wins if epsilon is not None})
-    low, high = epsilons[0], epsilons[-1]
-
-    def above(one: tuple[str, float], other: tuple[str, float]) -> list[float]:
-        return [a - b for a, b in zip(wins[one], wins[other], strict=True)]
-
-    for variant in VARIANTS:
-        for epsilon in epsilons:
-            for name in BASELINES:
-                yield Claim(
-                    variant,
-                    f"{variant} above {name} at ε = {epsilon:g}",
-                    above((variant, epsilon), (name, epsilon)),
-                )
-    for name in CLAIMED:
-        said = f"{name} at ε = {high:g} above ε = {low:g}"
-        yield Claim("More for more ε", said, above((name, high), (name, low)))
+    yield from frontier.claims(wins)
+    high = max(EPSILONS)
     for variant in VARIANTS:
         over = [value - own for value in wins[variant, high]]
         yield Claim("Above 50 %", f"{variant} above 50 % at ε = {high:g}", over)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from murmuration.research.reproductions.btl import directions
+
 #: ‖θ*‖, known to the estimators, as B of the papers.
 BALL = 4.0
 
@@ -24,25 +26,12 @@ class Bandit:
     truth_D: np.ndarray
 
     @classmethod
-    def draw(
-        cls,
-        seed: int,
-        *,
-        users: int,
-        dimension: int,
-        prompts: int = 200,
-        responses: int = 8,
-    ) -> "Bandit":
-        """``users`` judgements, and prompts with as many responses each."""
+    def draw(cls, seed: int, *, users: int, dimension: int) -> "Bandit":
+        """``users`` judgements, and 200 prompts with eight responses each."""
         generator = np.random.default_rng([2025, seed])
-
-        def directions(*shape: int) -> np.ndarray:
-            drawn = generator.standard_normal((*shape, dimension))
-            return drawn / np.linalg.norm(drawn, axis=-1, keepdims=True)
-
-        truth_D = BALL * directions()
-        phi_SAD = directions(prompts, responses)
-        pairs_J2D = directions(users, 2)
+        truth_D = BALL * directions(generator, dimension)
+        phi_SAD = directions(generator, 200, 8, dimension)
+        pairs_J2D = directions(generator, users, 2, dimension)
         x_JD = pairs_J2D[:, 0] - pairs_J2D[:, 1]
         first_J = generator.random(users) < 1.0 / (1.0 + np.exp(-x_JD @ truth_D))
         return cls(x_JD, first_J, phi_SAD, truth_D)

@@ -88,16 +88,16 @@ SWEEPS = (
 ALPHA = 0.02
 
 
-def square_chipo_rates(quick: bool = False, *, seeds: int = 16) -> list[dict[str, Any]]:
+def square_chipo_rates(quick: bool = False) -> list[dict[str, Any]]:
     """Rows ``setting, varied, n, epsilon, alpha, x, reward_mean, gap_mean, beta``, then for each
     sweep and error ``setting, varied, error, exponent, slope, low, high, verdict``.
 
     ``quick``: 4 seeds, three points of each sweep, a quarter of the judgements.
     """
-    sizes, many, step = (2**11, 2**12, 2**13, 2**14, 2**15), 2**17, 1
+    sizes, many, step, seeds = (2**11, 2**12, 2**13, 2**14, 2**15), 2**17, 1, 16
     epsilons, alphas = (0.25, 0.5, 1.0, 2.0, 4.0), (0.01, 0.02, 0.04, 0.08, 0.16)
     if quick:
-        sizes, many, step, seeds = tuple(n // 4 for n in sizes), many // 4, 2, min(seeds, 4)
+        sizes, many, step, seeds = tuple(n // 4 for n in sizes), many // 4, 2, 4
     points = {
         ("n", "coins only"): [{"n": n} for n in sizes],
         ("c(ε)", "coins only"): [{"n": sizes[-1], "epsilon": e} for e in epsilons],
@@ -146,13 +146,7 @@ def square_chipo_rates(quick: bool = False, *, seeds: int = 16) -> list[dict[str
                     "setting": sweep.setting,
                     "varied": sweep.varied,
                     "error": error,
-                    "exponent": sweep.exponent,
-                    "slope": slope.mean,
-                    "low": slope.low,
-                    "high": slope.high,
-                    "verdict": slope.verdict(
-                        sweep.exponent, "upper", towards_zero=sweep.towards_zero
-                    ),
+                    **slope.columns(sweep.exponent, "upper", towards_zero=sweep.towards_zero),
                 }
             )
     return rows

@@ -29,9 +29,9 @@ from murmuration.preference.estimation.projected_sgd import Steps, one_pass
 from murmuration.preference.estimation.randomized_labels import RandomizedLabels
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.research.reproductions.entry import Rows, in_processes, tracked, where
-from murmuration.research.reproductions.label_dp.rates import BALL, NORM
+from murmuration.research.reproductions.label_dp.rates import BALL, NORM, directions
 from murmuration.research.reproductions.plots import bound, legend_below, line, logarithmic
-from murmuration.research.reproductions.slopes import Slope
+from murmuration.research.reproductions.slopes import Slope, compared
 
 DIMENSION = 4
 GAMMA = math.exp(-4.0 * BALL) / 2.0
@@ -60,17 +60,16 @@ class Cell:
         return math.expm1(self.epsilon) / (math.exp(self.epsilon) + self.responses - 1)
 
 
-def label_dp_choices(quick: bool = False, *, seeds: int = 30) -> list[dict[str, Any]]:
+def label_dp_choices(quick: bool = False) -> list[dict[str, Any]]:
     """Rows ``varied, n, responses, epsilon, estimator, x, error_mean``, then, for each number and
     estimator, ``varied, estimator, exponent, slope, low, high, verdict``.
 
     ``quick``: 5 seeds, three points of each, at most 2^14 judgements.
     """
     sizes, counts = (2**12, 2**13, 2**14, 2**15), (2, 3, 4, 6, 8)
-    epsilons = (0.25, 0.5, 1.0, 2.0)
+    epsilons, seeds = (0.25, 0.5, 1.0, 2.0), 30
     if quick:
-        sizes, counts, epsilons = sizes[:3], (2, 4, 8), epsilons[1:]
-        seeds = min(seeds, 5)
+        sizes, counts, epsilons, seeds = sizes[:3], (2, 4, 8), epsilons[1:], 5
     cells = [
         *(Cell("n", size, 4, 1.0) for size in sizes),
         *(Cell("responses", sizes[-1], count, 1.0) for count in counts),
@@ -97,17 +96,7 @@ def label_dp_choices(quick: bool = False, *, seeds: int = 30) -> list[dict[str, 
         for name in (SGD, MINIMISER):
             error_RX = np.stack([errors[cell][name] for cell in swept], axis=1)
             slope = Slope.fitted([cell.x for cell in swept], error_RX)
-            rows.append(
-                {
-                    "varied": varied,
-                    "estimator": name,
-                    "exponent": exponent,
-                    "slope": slope.mean,
-                    "low": slope.low,
-                    "high": slope.high,
-                    "verdict": slope.verdict(exponent, "upper"),
-                }
-            )
+            rows.append({"varied": varied, "estimator": name, **slope.columns(exponent, "upper")})
     return rows
 
 
@@ -117,15 +106,11 @@ def measured(task: tuple[Cell, int]) -> dict[str, np.ndarray]:
     count = cell.responses
     generator = torch.Generator().manual_seed(100 * count + int(math.log2(cell.n)))
 
-    def directions(*shape: int) -> torch.Tensor:
-        drawn = torch.randn(*shape, DIMENSION, generator=generator, dtype=torch.float64)
-        return drawn / drawn.norm(dim=-1, keepdim=True)
-
     def coins() -> torch.Tensor:
         return torch.rand(seeds, cell.n, generator=generator, dtype=torch.float64)
 
-    truth_RD = NORM * directions(seeds)
-    phi_RJKD = directions(seeds, cell.n, count)
+    truth_RD = NORM * directions(generator, seeds, DIMENSION)
+    phi_RJKD = directions(generator, seeds, cell.n, count, DIMENSION)
     chance_RJK = torch.einsum("rjkd,rd->rjk", phi_RJKD, truth_RD).softmax(-1)
     best_RJ = (chance_RJK.cumsum(-1) < coins()[..., None]).sum(-1).clamp(max=count - 1)
     flip = RandomizedResponse(cell.epsilon, count).flip_probability
@@ -153,8 +138,7 @@ def remarks(rows: Rows) -> list[str]:
     sentences = []
     for name in (SGD, MINIMISER):
         parts = [
-            f"{_SYMBOLS[row['varied']]} to the {row['slope']:.2f} "
-            f"[{row['low']:.2f}, {row['high']:.2f}] against {row['exponent']:g}: {row['verdict']}"
+            compared(row, _SYMBOLS[row["varied"]])
             for row in where(rows, estimator=name)
             if "verdict" in row
         ]

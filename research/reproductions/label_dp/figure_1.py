@@ -84,7 +84,6 @@ def label_dp_fig1(
     sizes: Sequence[int] = SIZES,
     epsilons: Sequence[float] = (0.1, 0.5, 1.0),
     repetitions: int = 100,
-    workers: int | None = None,
 ) -> list[dict[str, Any]]:
     """Rows ``dimension, epsilon, n, estimator, error_mean, error_sd, error_over_root_n, excess``.
 
@@ -107,7 +106,7 @@ def label_dp_fig1(
         for first in range(0, repetitions, _TOGETHER)
     ]
     found: dict[int, list[_Found]] = {dimension: [] for dimension in dimensions}
-    results = tracked(in_processes(_estimate, tasks, workers), "estimating", len(tasks))
+    results = tracked(in_processes(_estimate, tasks), "estimating", len(tasks))
     for task, result in zip(tasks, results, strict=True):
         found[task.dimension].append(result)
     return [row for dimension in dimensions for row in _rows(dimension, found[dimension])]

@@ -33,7 +33,7 @@ from murmuration.preference.estimation.randomized_labels import RandomizedLabels
 from murmuration.privacy.mechanisms.randomized_response import RandomizedResponse
 from murmuration.research.reproductions.entry import Rows, in_processes, tracked, where
 from murmuration.research.reproductions.plots import bound, legend_below, line, logarithmic
-from murmuration.research.reproductions.slopes import Slope
+from murmuration.research.reproductions.slopes import Slope, compared
 from murmuration.research.strategies.objective_noise import LabelObjective
 
 BALL, NORM, DELTA = 1.0, 0.5, 1e-5
@@ -91,7 +91,7 @@ RATES = (
 )
 
 
-def label_dp_bounds(quick: bool = False, *, seeds: int = 30) -> list[dict[str, Any]]:
+def label_dp_bounds(quick: bool = False) -> list[dict[str, Any]]:
     """Rows ``varied, n, dimension, epsilon, estimator, norm, x, error_mean``, then, for every bound
     and number, ``theorem, side, estimator, norm, varied, exponent, slope, low, high, verdict``.
 
@@ -99,9 +99,9 @@ def label_dp_bounds(quick: bool = False, *, seeds: int = 30) -> list[dict[str, A
     at most 2^14 judgements.
     """
     sizes, dimensions = (2**12, 2**13, 2**14, 2**15), (2, 4, 8, 16)
-    epsilons = (0.25, 0.5, 1.0, 2.0)
+    epsilons, seeds = (0.25, 0.5, 1.0, 2.0), 30
     if quick:
-        sizes, dimensions, epsilons, seeds = sizes[:3], dimensions[:3], epsilons[1:], min(seeds, 5)
+        sizes, dimensions, epsilons, seeds = sizes[:3], dimensions[:3], epsilons[1:], 5
     base = Cell("", max(sizes), 8, 1.0)
     cells = [
         *(Cell("n", size, base.dimension, base.epsilon) for size in sizes),
@@ -131,7 +131,6 @@ def label_dp_bounds(quick: bool = False, *, seeds: int = 30) -> list[dict[str, A
             swept = [cell for cell in cells if cell.varied == varied]
             error_RX = np.stack([errors[cell][rate.estimator, rate.norm] for cell in swept], axis=1)
             slope = Slope.fitted([cell.x(rate.estimator) for cell in swept], error_RX)
-            exponent = getattr(rate, varied)
             rows.append(
                 {
                     "theorem": rate.theorem,
@@ -139,14 +138,16 @@ def label_dp_bounds(quick: bool = False, *, seeds: int = 30) -> list[dict[str, A
                     "estimator": rate.estimator,
                     "norm": rate.norm,
                     "varied": varied,
-                    "exponent": exponent,
-                    "slope": slope.mean,
-                    "low": slope.low,
-                    "high": slope.high,
-                    "verdict": slope.verdict(exponent, rate.side),
+                    **slope.columns(getattr(rate, varied), rate.side),
                 }
             )
     return rows
+
+
+def directions(generator: torch.Generator, *shape: int) -> torch.Tensor:
+    """Vectors of length one, which point everywhere alike."""
+    drawn = torch.randn(*shape, generator=generator, dtype=torch.float64)
+    return drawn / drawn.norm(dim=-1, keepdim=True)
 
 
 def measured(task: tuple[Cell, int]) -> dict[tuple[str, str], np.ndarray]:
@@ -156,13 +157,9 @@ def measured(task: tuple[Cell, int]) -> dict[tuple[str, str], np.ndarray]:
     """
     cell, seeds = task
     generator = torch.Generator().manual_seed(1000 * cell.dimension + int(math.log2(cell.n)))
-
-    def directions(*shape: int) -> torch.Tensor:
-        drawn = torch.randn(*shape, cell.dimension, generator=generator, dtype=torch.float64)
-        return drawn / drawn.norm(dim=-1, keepdim=True)
-
-    truth_RD = NORM * directions(seeds)
-    x_RJD = directions(seeds, cell.n) - directions(seeds, cell.n)
+    shape = (seeds, cell.n, cell.dimension)
+    truth_RD = NORM * directions(generator, seeds, cell.dimension)
+    x_RJD = directions(generator, *shape) - directions(generator, *shape)
     chance_RJ = torch.sigmoid((x_RJD @ truth_RD.unsqueeze(-1)).squeeze(-1))
     first_RJ = torch.rand(chance_RJ.shape, generator=generator) < chance_RJ
     flip = RandomizedResponse(cell.epsilon).flip_probability
@@ -198,9 +195,7 @@ def remarks(rows: Rows) -> list[str]:
     result = []
     for rate in RATES:
         parts = [
-            f"{_SYMBOLS[row['varied']]} to the {row['slope']:.2f} "
-            f"[{row['low']:.2f}, {row['high']:.2f}] against {row['exponent']:g}: {row['verdict']}"
-            for row in where(rows, theorem=rate.theorem)
+            compared(row, _SYMBOLS[row["varied"]]) for row in where(rows, theorem=rate.theorem)
         ]
         result.append(
             f"{rate.theorem} ({rate.side}, {rate.norm}, {rate.estimator}): "

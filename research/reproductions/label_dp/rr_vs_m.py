@@ -59,7 +59,6 @@ def rr_vs_m(
     each: Sequence[int] = (1, 2, 5, 10, 20, 50),
     seeds: int = 5,
     rounds: int = 200,
-    workers: int | None = None,
 ) -> list[dict[str, Any]]:
     """Rows ``held, m, users, estimator, epsilon_per_label, error_mean, error_sd``.
 
@@ -77,7 +76,7 @@ def rr_vs_m(
         for seed in range(seeds)
     ]
     result: dict[tuple[str, int, int, str], list[float]] = {}
-    results = tracked(in_processes(_errors, trials, workers), "training", len(trials))
+    results = tracked(in_processes(_errors, trials), "training", len(trials))
     for trial, errors in zip(trials, results, strict=True):
         for name, error in errors.items():
             result.setdefault((trial.held, trial.each, trial.users, name), []).append(error)

@@ -75,11 +75,11 @@ def _truth() -> np.ndarray:
 TRUE_AA = _truth()
 
 
-def duality_gap(policy_RA: np.ndarray, ell_AA: np.ndarray = TRUE_AA) -> np.ndarray:
+def duality_gap(policy_RA: np.ndarray) -> np.ndarray:
     """max ℓ(π, π̂) − min ℓ(π̂, π), (R,): twice the value of the best response to π̂, as ℓ is
     antisymmetric.
     """
-    return 2.0 * (policy_RA @ ell_AA.T).max(axis=1)
+    return 2.0 * (policy_RA @ TRUE_AA.T).max(axis=1)
 
 
 def judged(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -37,9 +37,9 @@ from murmuration.research.reproductions.entry import Rows, distinct, mean_sd, tr
 from murmuration.research.reproductions.plots import (
     Style,
     legend_below,
-    line,
     logarithmic,
     open_corner,
+    styled,
 )
 
 RARE, R_MAX = 50, 3.0
@@ -282,19 +282,18 @@ def plot(rows: Rows) -> Figure:
     figure = Figure(figsize=(3.2 * (len(shown) + 1), 3.6), layout="constrained")
     *panels, last = figure.subplots(1, len(shown) + 1)
     for axes, n in zip(panels, shown, strict=True):
-        for method, (colour, dashes, marker) in _STYLES.items():
+        for method, style in _STYLES.items():
             same = [row for row in where(rows, method=method, n=n) if "beta" in row]
-            style = {"color": colour, "ls": dashes, "marker": marker, "ms": 3, "label": method}
-            line(axes, same, "beta", "gap_mean", **style)
+            styled(axes, same, "beta", "gap_mean", style, method, ms=3)
         axes.axhline(REFERENCE_GAP, color="0.6", lw=1, ls=":")
         axes.set(xscale="log", xlabel="β", title=f"n = {n:,}", ylim=(0.0, 1.05))
         axes.grid(True, color="0.9", lw=0.6)
         open_corner(axes)
     panels[0].set_ylabel("true reward missed, J(π*) − J(π)")
     panels[0].annotate("the reference", (5.0, REFERENCE_GAP + 0.02), ha="right", color="0.4")
-    for method, (colour, dashes, marker) in _STYLES.items():
+    for method, style in _STYLES.items():
         same = [row for row in where(rows, method=method) if "best_gap" in row]
-        line(last, same, "n", "best_gap", color=colour, ls=dashes, marker=marker, ms=3)
+        styled(last, same, "n", "best_gap", style, method, ms=3)
     logarithmic(last)
     last.xaxis.set_major_locator(LogLocator())
     last.set(xlabel="judgements, n", title="at the best β of each", ylim=(1e-3, 1.0))

@@ -82,8 +82,6 @@ def finance_ctl_ltc(
     *,
     seeds: int = 10,
     tuning_seeds: int = 3,
-    pairs: int = PAIRS,
-    prompts: int = 100,
 ) -> list[dict[str, Any]]:
     """Rows ``loss, step, tuned_win_rate, chosen`` of each step that was tried; rows ``setting,
     loss, step, win_rate_mean, win_rate_sd, published, unreadable``; and differences.
@@ -92,7 +90,7 @@ def finance_ctl_ltc(
     over seeds. Last rows ``difference, value, low, high`` of four differences of win rates, paired
     by seed, with an interval at 95 %. ``quick``: a worse reference, and less of everything.
     """
-    texts, tried_steps = 12_000, STEPS
+    texts, pairs, prompts, tried_steps = 12_000, PAIRS, 100, STEPS
     if quick:
         texts, seeds, tuning_seeds, pairs, prompts = 300, 2, 1, 60, 20
         tried_steps = STEPS[::2]
@@ -240,7 +238,7 @@ def remarks(rows: Rows) -> list[str]:
     )
     tried_steps = ", ".join(f"{step:g}" for step in distinct(rows, "step"))
     return [
-        *cautions(rows),
+        *cautions(fmean(row["unreadable"] for row in rows if "unreadable" in row)),
         *result,
         f"Steps chosen on other seeds, out of {tried_steps}: {steps}.",
         "The rule, fixed before the run: a published difference is agreed with if the interval of "

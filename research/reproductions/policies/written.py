@@ -7,7 +7,6 @@ labels were randomized before they came; both answer the same prompts by draws o
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +19,6 @@ from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.policies import policy_examples
 from murmuration.preference.language.policy_fit import PolicyFit
-from murmuration.research.reproductions.entry import Rows
 from murmuration.research.reproductions.policies.reference import SHAPE
 from murmuration.sims.population.population import Weights
 
@@ -42,14 +40,13 @@ class Won(NamedTuple):
     unreadable: float
 
 
-def cautions(rows: Rows) -> list[str]:
-    """A caution for rows with an ``unreadable`` share if too few answers can be read."""
-    shares = [row["unreadable"] for row in rows if "unreadable" in row]
-    if fmean(shares) <= 0.5:
+def cautions(unreadable: float) -> list[str]:
+    """A caution if too few answers can be read; ``unreadable`` is the share of the others."""
+    if unreadable <= 0.5:
         return []
     return [
-        f"{fmean(shares):.0%} of all answers cannot be read, so wins say NOTHING about losses or "
-        "privacy: the reference had too little text, or steps were too long."
+        f"{unreadable:.0%} of all answers cannot be read, so what follows says NOTHING about what "
+        "is compared: the reference had too little text, or steps were too long."
     ]
 
 

@@ -24,7 +24,7 @@ from murmuration.ranking.board import fit_board
 from murmuration.ranking.bradley_terry import ELO_PER_UNIT, PRIOR_STD, strengths
 from murmuration.ranking.layout import VoteLayout
 from murmuration.research.reproductions.entry import Rows, distinct, mean_sd, tracked, where
-from murmuration.research.reproductions.plots import Style, legend_below, line, open_corner
+from murmuration.research.reproductions.plots import Style, legend_below, open_corner, styled
 from murmuration.research.reproductions.ranking.released import (
     NO_BOUND,
     exact_sums,
@@ -169,11 +169,10 @@ def plot(rows: Rows) -> Figure:
     for i, epsilon in enumerate(epsilons):
         for j, sweep in enumerate(sweeps):
             axes = panels[i, j]
-            for protection, (colour, dashes, marker) in _STYLES.items():
+            for protection, style in _STYLES.items():
                 of_line = None if protection == NONE else epsilon
                 same = where(rows, sweep=sweep, protection=protection, epsilon=of_line)
-                style = {"color": colour, "ls": dashes, "marker": marker, "label": protection}
-                line(axes, same, "value", "error_mean", **style, ms=3.5, lw=1.3)
+                styled(axes, same, "value", "error_mean", style, protection, ms=3.5, lw=1.3)
             axes.set(xscale="log", yscale="log")
             values = distinct(where(rows, sweep=sweep), "value")
             axes.set_xticks(values, [f"{value:,g}" for value in values])

@@ -24,6 +24,11 @@ class Interval:
     high: float
     p: float
 
+    def columns(self, name: str, stem: str | None = None) -> dict[str, float]:
+        """Columns with the mean, and the ends by names that begin with ``stem``; None: NAME_."""
+        stem = f"{name}_" if stem is None else stem
+        return {name: self.mean, f"{stem}low": self.low, f"{stem}high": self.high}
+
 
 def clustered(right_SU: np.ndarray, judged_U: np.ndarray) -> Interval:
     """The interval of Σ right / Σ judged, clustered by user, as a mean over seeds.

@@ -100,17 +100,20 @@ class Learners:
     Args:
         examples: their judgements, of pairs.
         rounds: of strategies that take steps.
+        start_D: where these begin; None: at zero.
     """
 
-    def __init__(self, examples: PairExamples, rounds: int) -> None:
-        self.examples, self.rounds = examples, rounds
+    def __init__(
+        self, examples: PairExamples, rounds: int, start_D: np.ndarray | None = None
+    ) -> None:
+        self.examples, self.rounds, self._start_D = examples, rounds, start_D
 
     def head(self, rival: Rival, setting: Setting, epsilon: float, seed: int) -> np.ndarray:
         """The head of one run, (D,)."""
         bound, step = setting
         if not rival.bound:
             return self._from_coins(int(bound), step, epsilon, seed)
-        training = Training(self.examples, Randomness(seed))
+        training = Training(self.examples, Randomness(seed), self._start_D)
         config = self._config(rival, epsilon, seed).changed(clip_norm=bound * rival.bound)
         with training.begun(config) as (strategy, _):
             usual = _usual(strategy)

@@ -20,6 +20,7 @@ Legend: J judgements, U test users, S seeds, D dimensions, K directions, N diffe
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -34,12 +35,10 @@ from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.features.strengths import item_digest
 from murmuration.preference.kinds.starting import LENGTH_WEIGHT
 from murmuration.preference.linear.examples import PairExamples, pair_examples
-from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.research.reproductions.btl import Training
 from murmuration.research.reproductions.entry import Reproduction, Rows, distinct, where
 from murmuration.research.reproductions.plots import legend_below, line, open_corner
 from murmuration.research.reproductions.rivals.clustered import by_user
-from murmuration.research.reproductions.rivals.contestants import DELTA
+from murmuration.research.reproductions.rivals.contestants import RIVALS, Learners
 from murmuration.research.reproductions.rivals.real_people import (
     Runs,
     debate_of,
@@ -49,8 +48,6 @@ from murmuration.research.reproductions.rivals.real_people import (
 )
 from murmuration.research.reproductions.rivals.strengths import likeliest, read_part
 from murmuration.sims.population.population import Population
-from murmuration.strategies.config import RunConfig
-from murmuration.strategies.settings.sampling import usual_cohort
 
 RUNS = "few-people-runs.jsonl"
 ZERO, LENGTH, PUBLIC = "zero", "length", "public reward"
@@ -83,17 +80,9 @@ class Plan:
     rounds: int = 100
 
 
-def quick_or_not(quick: bool) -> Reproduction:
-    """Run a miniature on the embedded population, if quick.
-
-    Raises:
-        InputError: it is not quick, so that people's judgements are needed.
-    """
-    if not quick:
-        raise InputError(
-            "few-people needs --data, a folder with train.jsonl and test.jsonl of some people and "
-            "public.jsonl of others, and --out; or --quick"
-        )
+def miniature(quick: bool = True) -> Reproduction:
+    """Run it in small on the embedded population."""
+    del quick  # the only form there is without people
     crowd = Judgements.from_rows(Population(users=200, median_judgements=4).rows("train"))
     ends = ((0, 80), (80, 120), (120, 200))
     train, test, public = (crowd.select(range(*each)) for each in ends)
@@ -197,29 +186,29 @@ class _Features:
 
     def right(self, way: tuple[str, int], people: int, epsilon: float) -> tuple[float, np.ndarray]:
         """The chosen step, and the same for the rewards that people were trained on, (S, U)."""
-        step, right = self._step(way, people, epsilon), []
-        for seed in range(self._plan.seeds):
-            key = f"{self._name}, {way}, {people}, {epsilon}, {step}, {seed}"
-            if (right_U := self._runs.get(key)) is None:
-                theta_D = self._trained(way, people, epsilon, step, seed)
-                right_U = right_about(self._test, theta_D).tolist()
-                self._runs.add(key, right_U)
-            right.append(right_U)
+        step = self._step(way, people, epsilon)
+
+        def run(seed: int) -> list[float]:
+            theta_D = self._trained(way, people, epsilon, step, seed)
+            return right_about(self._test, theta_D).tolist()
+
+        name = f"{self._name}, {way}, {people}, {epsilon}, {step}"
+        seeds = range(self._plan.seeds)
+        right = [self._runs.result(f"{name}, {seed}", partial(run, seed)) for seed in seeds]
         return step, np.array(right)
 
     def _step(self, way: tuple[str, int], people: int, epsilon: float) -> float:
-        tried, accuracies = self._plan.steps, []
-        for step in tried if len(tried) > 1 else ():
-            key = f"{self._name}, {way}, {people}, {epsilon}, tuning {step}"
-            if (accuracy := self._runs.get(key)) is None:
-                parts = []
-                for seed in _TUNING_SEEDS:
-                    theta_D = self._trained(way, people, epsilon, step, seed)
-                    parts.append(self._validation.accuracy(theta_D).by_user)
-                accuracy = float(np.mean(parts))
-                self._runs.add(key, accuracy)
-            accuracies.append(accuracy)
-        return tried[int(np.argmax(accuracies))] if accuracies else tried[0]
+        tried = self._plan.steps
+        if len(tried) == 1:
+            return tried[0]
+
+        def run(step: float) -> float:
+            trained = (self._trained(way, people, epsilon, step, seed) for seed in _TUNING_SEEDS)
+            return float(np.mean([self._validation.accuracy(head).by_user for head in trained]))
+
+        name = f"{self._name}, {way}, {people}, {epsilon}, tuning"
+        accuracies = [self._runs.result(f"{name} {step}", partial(run, step)) for step in tried]
+        return tried[int(np.argmax(accuracies))]
 
     def _trained(
         self, way: tuple[str, int], people: int, epsilon: float, step: float, seed: int
@@ -236,24 +225,8 @@ class _Features:
             x_RK = examples.x_RD.numpy() @ basis_DK
             examples = PairExamples(torch.from_numpy(x_RK), examples.y_R, examples.start_U)
             start_D = start_D @ basis_DK
-        source = Randomness(seed)
-        training = Training(examples, source, start_D)
-        config = RunConfig.from_run_config(
-            {
-                "strategy": "uls",
-                "epsilon": epsilon,
-                "delta": DELTA,
-                "test": "other users",
-                "rounds": self._plan.rounds,
-                "cohort": usual_cohort(people),
-                "seed": seed,
-            }
-        )
-        with training.begun(config) as (strategy, _):
-            usual = strategy.optimizer.rate()
-        assert usual is not None
-        strategy, _ = training.run(config.changed(learning_rate=step * usual))
-        theta_D = strategy.optimizer.result_D
+        learners = Learners(examples, self._plan.rounds, start_D)
+        theta_D = learners.head(RIVALS[0], (1.0, step), epsilon, seed)
         return theta_D if basis_DK is None else basis_DK @ theta_D
 
 
@@ -268,9 +241,8 @@ def principal_directions(axes_FD: np.ndarray, rows_ND: np.ndarray, count: int) -
 
 def _ends(right_SU: np.ndarray, judged_U: np.ndarray) -> dict[str, float]:
     """Means and intervals by user, and the share of all judgements together."""
-    interval = by_user(right_SU, judged_U)
     pooled = float(right_SU.mean(0).sum() / judged_U.sum())
-    return {"by_user": interval.mean, "low": interval.low, "high": interval.high, "pooled": pooled}
+    return by_user(right_SU, judged_U).columns("by_user", "") | {"pooled": pooled}
 
 
 def remarks(differences: Rows) -> list[str]:

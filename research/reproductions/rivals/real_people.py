@@ -20,9 +20,9 @@ Legend: N users of a file, U test users, S seeds, D dimensions.
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -109,15 +109,17 @@ class Runs:
         path.write_text("".join(whole), encoding="utf-8")
         self._results = dict(map(json.loads, whole[1:]))
 
-    def get(self, key: str) -> Any:
-        """The result of a run; None if there is none."""
-        return self._results.get(key)
+    def __contains__(self, key: str) -> bool:
+        """True if the result of a run is there."""
+        return key in self._results
 
-    def add(self, key: str, result: Any) -> None:
-        """Write down the result of a run."""
-        self._results[key] = result
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps([key, result]) + "\n")
+    def result(self, key: str, run: Callable[[], Any]) -> Any:
+        """The result of a run; one that is not there is made, and written down."""
+        if key not in self:
+            self._results[key] = run()
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([key, self._results[key]]) + "\n")
+        return self._results[key]
 
 
 class Contest:
@@ -139,45 +141,31 @@ class Contest:
         return budget[int(np.argmax(accuracies))]
 
     def _validated(self, rival: Rival, setting: Setting) -> float:
-        key = f"{self._features}, {rival.adjacency}, {rival.name}, tuning {setting}"
-        if (result := self._runs.get(key)) is None:
+        def run() -> float:
             learners = Learners(self._examples["tuning"], self._plan.rounds)
             theta_D = learners.head(rival, setting, self._plan.tuned_at, _TUNING_SEED)
-            result = self._examples["validation"].accuracy(theta_D).by_user
-            self._runs.add(key, result)
-        return result
+            return self._examples["validation"].accuracy(theta_D).by_user
+
+        key = f"{self._features}, {rival.adjacency}, {rival.name}, tuning {setting}"
+        return self._runs.result(key, run)
 
     def right(self, rival: Rival, epsilon: float) -> np.ndarray:
         """The numbers of test users' judgements on which the trained heads are right, (S, U)."""
         setting = self.setting(rival)
         name = f"{self._features}, {rival.adjacency}, {rival.name}, ε = {epsilon:g}, {setting}"
-        return np.stack([self._tried(name, rival, setting, epsilon, s) for s in self._seeds])
+        return self._tried(name, lambda learners, s: learners.head(rival, setting, epsilon, s))
 
     def right_without_privacy(self) -> np.ndarray:
         """The same for the non-private twin of uls, (S, U)."""
-        name = f"{self._features}, {NONPRIVATE}"
-        return np.stack([self._tried(name, None, (1.0, 1.0), 0.0, s) for s in self._seeds])
+        return self._tried(f"{self._features}, {NONPRIVATE}", Learners.without_privacy)
 
-    @property
-    def _seeds(self) -> range:
-        return range(self._plan.seeds)
+    def _tried(self, name: str, head: Callable[[Learners, int], np.ndarray]) -> np.ndarray:
+        def run(seed: int) -> list[float]:
+            learners = Learners(self._examples["training"], self._plan.rounds)
+            return right_about(self._examples["test"], head(learners, seed)).tolist()
 
-    def _tried(
-        self, name: str, rival: Rival | None, setting: Setting, epsilon: float, seed: int
-    ) -> np.ndarray:
-        key = f"{name}, seed {seed}"
-        if (result := self._runs.get(key)) is None:
-            learners, test = (
-                Learners(self._examples["training"], self._plan.rounds),
-                self._examples["test"],
-            )
-            if rival is None:
-                theta_D = learners.without_privacy(seed)
-            else:
-                theta_D = learners.head(rival, setting, epsilon, seed)
-            result = right_about(test, theta_D).tolist()
-            self._runs.add(key, result)
-        return np.array(result)
+        seeds = range(self._plan.seeds)
+        return np.array([self._runs.result(f"{name}, seed {s}", partial(run, s)) for s in seeds])
 
 
 def debate_of(prompt: str) -> str:
@@ -200,16 +188,9 @@ def judged(judgements: Judgements) -> np.ndarray:
     return np.diff(ends_N[judgements.start_U]).astype(np.float64)
 
 
-def quick_or_not(quick: bool) -> Reproduction:
-    """Run a miniature on the embedded population, if quick.
-
-    Raises:
-        InputError: it is not quick, so that people's judgements are needed.
-    """
-    if not quick:
-        raise InputError(
-            "rivals needs --data, a file of people's judgements of pairs, and --out; or --quick"
-        )
+def miniature(quick: bool = True) -> Reproduction:
+    """Run it in small on the embedded population."""
+    del quick  # the only form there is without people
     rows = Population(users=300, median_judgements=6).rows("train")
     plan = Plan(("hashing",), (8.0,), seeds=2, rounds=10, tuned_at=8.0, settings=2)
     with TemporaryDirectory() as folder:
@@ -293,15 +274,12 @@ def _row(
     judged_U: np.ndarray,
 ) -> dict[str, Any]:
     bound, step = setting or (None, None)
-    interval = by_user(right_SU, judged_U)
     return {
         **case,
         "strategy": name,
         "bound": bound,
         "step": step,
-        "accuracy": interval.mean,
-        "low": interval.low,
-        "high": interval.high,
+        **by_user(right_SU, judged_U).columns("accuracy", ""),
         "pooled": clustered(right_SU, judged_U).mean,
     }
 
@@ -311,15 +289,8 @@ def _pairs(
 ) -> Iterator[dict[str, Any]]:
     for first, second in itertools.combinations(right, 2):
         interval = by_user(right[first] - right[second], judged_U)
-        yield {
-            **case,
-            "first": first,
-            "second": second,
-            "difference": interval.mean,
-            "low": interval.low,
-            "high": interval.high,
-            "p": interval.p,
-        }
+        pair = {**case, "first": first, "second": second}
+        yield {**pair, **interval.columns("difference", ""), "p": interval.p}
 
 
 def remarks(rows: Rows, pairs: Rows) -> list[str]:

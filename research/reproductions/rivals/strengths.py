@@ -21,6 +21,7 @@ Legend: J judgements, U test users, S seeds, D dimensions.
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -28,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from murmuration.planning.judgement_statistics import longer_wins
-from murmuration.preference.data.judgements import InputError, Judgements
+from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.features.hashing import feature_map, parse_features
 from murmuration.preference.features.strengths import (
@@ -39,7 +40,7 @@ from murmuration.preference.features.strengths import (
 )
 from murmuration.preference.linear.examples import PairExamples, pair_examples
 from murmuration.research.reproductions.entry import Reproduction, Rows, where
-from murmuration.research.reproductions.rivals.clustered import Interval, clustered
+from murmuration.research.reproductions.rivals.clustered import by_user, clustered
 from murmuration.research.reproductions.rivals.contestants import RIVALS, Learners
 from murmuration.research.reproductions.rivals.real_people import (
     Runs,
@@ -80,17 +81,9 @@ class Plan:
     rounds: int = 200
 
 
-def quick_or_not(quick: bool) -> Reproduction:
-    """Run a miniature on the embedded population, if quick.
-
-    Raises:
-        InputError: it is not quick, so that people's judgements are needed.
-    """
-    if not quick:
-        raise InputError(
-            "strengths needs --data, a folder with train.jsonl and test.jsonl as "
-            "examples/ukp_judgements.py writes them, and --out; or --quick"
-        )
+def miniature(quick: bool = True) -> Reproduction:
+    """Run it in small on the embedded population."""
+    del quick  # the only form there is without people
     crowd = Judgements.from_rows(Population(users=200, median_judgements=4).rows("train"))
     train, test = crowd.select(range(160)), crowd.select(range(160, 200))
     plan = Plan(
@@ -190,13 +183,12 @@ def _right(
         learners = Learners(pair_examples(train, phi), plan.rounds)
         tested = pair_examples(test, phi)
         for epsilon in plan.epsilons if name == PEOPLE else plan.of_splits:
-            step, right = chosen[features][epsilon], []
-            for seed in range(plan.seeds if epsilon else 1):
-                key = f"{name}, {features}, {epsilon}, {step}, {seed}"
-                if (right_U := runs.get(key)) is None:
-                    right_U = right_about(tested, _head(learners, epsilon, step, seed)).tolist()
-                    runs.add(key, right_U)
-                right.append(right_U)
+            step = chosen[features][epsilon]
+            case = f"{name}, {features}, {epsilon}, {step}"
+            right = [
+                runs.result(f"{case}, {s}", partial(_about, tested, learners, epsilon, step, s))
+                for s in range(plan.seeds if epsilon else 1)
+            ]
             yield (name, features, epsilon), (step, np.array(right))
 
 
@@ -217,17 +209,28 @@ def _chosen(
     tested = examples.select(np.sort(validation))
     result = {}
     for epsilon in plan.epsilons:
-        accuracies = []
         tried = plan.steps if epsilon else plan.inverse_ridges
-        for step in tried:
-            key = f"{features}, {epsilon}, tuning {step}"
-            if (accuracy := runs.get(key)) is None:
-                theta_D = _head(learners, epsilon, step, _TUNING_SEED)
-                accuracy = tested.accuracy(theta_D).by_user
-                runs.add(key, accuracy)
-            accuracies.append(accuracy)
+        accuracies = [
+            runs.result(
+                f"{features}, {epsilon}, tuning {step}",
+                partial(_validated, tested, learners, epsilon, step),
+            )
+            for step in tried
+        ]
         result[epsilon] = tried[int(np.argmax(accuracies))]
     return result
+
+
+def _about(
+    tested: PairExamples, learners: Learners, epsilon: float | None, step: float, seed: int
+) -> list[float]:
+    return right_about(tested, _head(learners, epsilon, step, seed)).tolist()
+
+
+def _validated(
+    tested: PairExamples, learners: Learners, epsilon: float | None, step: float
+) -> float:
+    return tested.accuracy(_head(learners, epsilon, step, _TUNING_SEED)).by_user
 
 
 def _head(learners: Learners, epsilon: float | None, step: float, seed: int) -> np.ndarray:
@@ -250,14 +253,8 @@ def likeliest(examples: PairExamples, inverse_ridge: float) -> np.ndarray:
 
 def _accuracies(right_SU: np.ndarray, judged_U: np.ndarray) -> dict[str, float]:
     """Means and intervals by user, and pooled."""
-    there_U = judged_U > 0
-    share_SU = right_SU[:, there_U] / judged_U[there_U]
-    by_user = clustered(share_SU, np.ones(int(there_U.sum())))
-    return {**_ends("by_user", by_user), **_ends("pooled", clustered(right_SU, judged_U))}
-
-
-def _ends(name: str, interval: Interval) -> dict[str, float]:
-    return {name: interval.mean, f"{name}_low": interval.low, f"{name}_high": interval.high}
+    pooled = clustered(right_SU, judged_U)
+    return by_user(right_SU, judged_U).columns("by_user") | pooled.columns("pooled")
 
 
 def remarks(rows: Rows, differences: Rows, about: Mapping[str, Mapping[str, float]]) -> list[str]:

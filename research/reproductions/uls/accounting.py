@@ -8,6 +8,7 @@ black box grows exponentially, and ends.
 """
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,20 @@ GROUP_SIZES = (1, 2, 4, 8, 16, 32, 64)
 _ADD = Adjacency.ADD_REMOVE
 #: A coarser grid than a run's: errs upward by less than a figure shows.
 _INTERVAL = 1e-3
+
+
+@cache
+def noise_multiplier(
+    epsilon: float, group_size: int, probability: float, *, rounds: int, delta: float
+) -> float:
+    """σ of sums over sampled examples, of which a user has ``group_size``, that meets (ε, δ) over
+    all rounds, by U's Theorem 1; of sums over sampled users, Theorem 2, for a group of one."""
+    return accountant.calibrate_noise(
+        epsilon,
+        lambda sigma: {MixtureGaussian(sigma, group_size, probability): rounds},
+        delta=delta,
+        adjacency=_ADD,
+    )
 
 
 def accounting(quick: bool = False) -> list[dict[str, Any]]:

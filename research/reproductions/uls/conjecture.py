@@ -11,7 +11,6 @@ ULS needs hardly any noise, while under ELS a user is in by at least one example
 table ends with such a case. At practical deltas it holds throughout.
 """
 
-import functools
 import itertools
 import math
 from collections.abc import Iterable
@@ -20,10 +19,8 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
-from murmuration.privacy.accounting.accountant import calibrate_noise
-from murmuration.privacy.accounting.mixture import MixtureGaussian
-from murmuration.privacy.adjacency import Adjacency
 from murmuration.research.reproductions.entry import Rows, where
+from murmuration.research.reproductions.uls.accounting import noise_multiplier
 
 _DELTA = 1e-6
 #: Calibration meets epsilon within a few parts in 10,000; sigma moves by no more than that.
@@ -57,8 +54,10 @@ def _conjecture_rows(
     cases: Iterable[tuple[int, float, int, float, float]],
 ) -> Iterable[dict[str, Any]]:
     for group_size, probability, rounds, epsilon, delta in cases:
-        els = _noise(group_size, probability, rounds, epsilon, delta)
-        uls = _noise(1, probability, rounds, epsilon, delta)
+        els, uls = (
+            noise_multiplier(epsilon, size, probability, rounds=rounds, delta=delta)
+            for size in (group_size, 1)
+        )
         ratio = els / (group_size * uls)
         yield {
             "statement": "conjecture-1",
@@ -72,16 +71,6 @@ def _conjecture_rows(
             "ratio": ratio,
             "holds": ratio <= 1 + _TOLERANCE,
         }
-
-
-@functools.lru_cache(maxsize=512)
-def _noise(group_size: int, probability: float, rounds: int, epsilon: float, delta: float) -> float:
-    return calibrate_noise(
-        epsilon,
-        lambda sigma: {MixtureGaussian(sigma, group_size, probability): rounds},
-        delta=delta,
-        adjacency=Adjacency.ADD_REMOVE,
-    )
 
 
 def _lemma_rows(cases: Iterable[tuple[int, float, float, int]]) -> Iterable[dict[str, Any]]:

@@ -48,11 +48,11 @@ from murmuration.research.reproductions.alignment.claims import (
     DISAGREES,
     OPEN,
     Claim,
+    in_words,
     mean_interval,
 )
 from murmuration.research.reproductions.btl import Population, Training
 from murmuration.research.reproductions.entry import (
-    Row,
     Rows,
     distinct,
     in_processes,
@@ -132,7 +132,6 @@ def group_cohort(
     seeds: int = 10,
     rates: Sequence[float] = RATES,
     settings: RunConfig = _SETTINGS,
-    workers: int | None = None,
 ) -> list[dict[str, Any]]:
     """Rows of two kinds; means have intervals over seeds.
 
@@ -160,7 +159,7 @@ def group_cohort(
 
     clips = {point.group_size: norms.length(point.group_size) for point in size.grid()}
     tasks = [(seed, size, clips, tuple(epsilons), tuple(rates), settings) for seed in range(seeds)]
-    found = list(tracked(in_processes(one_seed, tasks, workers), "group sizes", len(tasks)))
+    found = list(tracked(in_processes(one_seed, tasks), "group sizes", len(tasks)))
     rows, losses = [], {epsilon: {} for epsilon in epsilons}
     for epsilon, point in itertools.product(epsilons, size.grid()):
         group_size, cohort = point.group_size, point.cohort
@@ -280,7 +279,7 @@ def remarks(rows: Rows) -> list[str]:
     budgets = [row for row in kinds if "compute" in row]
     over_all = {row["strategy"]: row for row in where(kinds, compute=None, epsilon=None)}
     order = sorted(over_all.values(), key=lambda row: row["regret_mean"])
-    listed = ", ".join(f"{row['strategy']} {_measured(row, 'regret')}" for row in order)
+    listed = ", ".join(f"{row['strategy']} {in_words(row, 'regret')}" for row in order)
     result = [
         f"Error above that of the best pair of the budget, mean over budgets and ε: {listed}."
     ]
@@ -289,7 +288,7 @@ def remarks(rows: Rows) -> list[str]:
         agree = f"{len(where(by_epsilon, verdict=AGREES))} of {len(by_epsilon)}"
         result.append(
             f"{over_all[name]['verdict']}: {DOUBLE} minus {name} "
-            f"{_measured(over_all[name], 'difference')}; by ε it agrees in {agree}."
+            f"{in_words(over_all[name], 'difference')}; by ε it agrees in {agree}."
         )
     choices = [row for row in where(budgets, strategy=ORACLE) if "verdict" in row]
     counts = ", ".join(
@@ -298,7 +297,7 @@ def remarks(rows: Rows) -> list[str]:
     result.append(
         f"{over_all[ORACLE]['verdict']}: {DOUBLE} as good as the {ORACLE} within a fifth of "
         f"{RANDOM}'s regret: of {len(choices)} budgets {counts}; over all, minus the oracle, "
-        f"{_measured(over_all[ORACLE], 'difference')}."
+        f"{in_words(over_all[ORACLE], 'difference')}."
     )
     pairs = [row for row in rows if "rate" in row]
     ends = [row for row in pairs if row["rate"] != RATES[1]]
@@ -306,11 +305,6 @@ def remarks(rows: Rows) -> list[str]:
         f"The best step size is the least or largest of three for {len(ends)} of {len(pairs)}."
     )
     return result
-
-
-def _measured(row: Row, name: str) -> str:
-    wide = row[f"{name}_interval"]
-    return f"{row[f'{name}_mean']:.4f}" + ("" if wide is None else f" ± {wide:.4f}")
 
 
 def plot(rows: Rows) -> Figure:

@@ -33,7 +33,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -45,9 +45,6 @@ from torch.nn.functional import cross_entropy
 
 from murmuration.planning.estimate_and_double import Point, Space, estimate_and_double
 from murmuration.preference.language.likelihood import load_next_token
-from murmuration.privacy.accounting.accountant import calibrate_noise
-from murmuration.privacy.accounting.mixture import MixtureGaussian
-from murmuration.privacy.adjacency import Adjacency
 from murmuration.research.reproductions.alignment.claims import mean_interval
 from murmuration.research.reproductions.entry import (
     Row,
@@ -57,7 +54,13 @@ from murmuration.research.reproductions.entry import (
     tracked,
     where,
 )
-from murmuration.research.reproductions.plots import legend_below, open_corner, with_intervals
+from murmuration.research.reproductions.plots import (
+    legend_below,
+    log_ticks,
+    open_corner,
+    with_intervals,
+)
+from murmuration.research.reproductions.uls.accounting import noise_multiplier
 from murmuration.sims.population.tiny_language_model import TinyBase, build
 from murmuration.sims.population.topics import LIVING_TOPICS, MONEY_TOPICS, Topic
 from murmuration.sims.population.wording import MAX_DRAWS, WORD, Draws, exchange
@@ -217,19 +220,6 @@ class Base:
         return back_SQH.transpose(1, 2) @ a_SQF
 
 
-@cache
-def multiplier(group: int, probability: float, rounds: int, epsilon: float, delta: float) -> float:
-    """The noise multiplier of sums over examples that are sampled with this probability, with
-    ``group`` of a user.
-    """
-    return calibrate_noise(
-        epsilon,
-        lambda sigma: {MixtureGaussian(sigma, group, probability): rounds},
-        delta=delta,
-        adjacency=Adjacency.ADD_REMOVE,
-    )
-
-
 @dataclass(frozen=True)
 class Plan:
     """An algorithm's use of its compute.
@@ -263,14 +253,14 @@ def planned(setting: Setting, sizes: Sizes, length: Mapping[int, float]) -> Plan
     Estimate-and-Double.
     """
     users = sizes.users * setting.factor
-    delta = (users * sizes.each) ** -1.1
+    budget = {"rounds": sizes.rounds, "delta": (users * sizes.each) ** -1.1}
     if setting.algorithm == ELS:
         probability = setting.compute / (users * sizes.each)
-        sigma = multiplier(sizes.each, probability, sizes.rounds, setting.epsilon, delta)
+        sigma = noise_multiplier(setting.epsilon, sizes.each, probability, **budget)
         return Plan(None, setting.compute, sigma, length[1])
 
     def of_cohort(cohort: int) -> float:
-        return multiplier(1, cohort / users, sizes.rounds, setting.epsilon, delta)
+        return noise_multiplier(setting.epsilon, 1, cohort / users, **budget)
 
     space = Space(Point(1, _START), setting.compute, sizes.users)
     steps = estimate_and_double(space, lambda group: length.get(group, math.inf), of_cohort)
@@ -514,10 +504,7 @@ def plot(rows: Rows) -> Figure:
                 axes.axhline(row["loss_mean"], color="0.5", ls=dashes, lw=1, label=name)
         users = f", users × {factor}" if factor > 1 else ""
         axes.set_title(f"{kind}, ε = {epsilon:g}{users}", fontsize=9)
-        axes.set_xscale("log")
-        computes = distinct(private, "compute")
-        axes.set_xticks(computes, [str(compute) for compute in computes])
-        axes.minorticks_off()
+        log_ticks(axes, distinct(private, "compute"))
         open_corner(axes)
     for axes in panels[-1]:
         axes.set_xlabel("texts a round")

@@ -15,7 +15,6 @@ S examples or users that were drawn.
 """
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +22,9 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from murmuration.privacy.accounting.accountant import calibrate_noise
-from murmuration.privacy.accounting.mixture import MixtureGaussian
-from murmuration.privacy.adjacency import Adjacency
 from murmuration.research.reproductions.entry import Rows, distinct, in_processes, tracked, where
 from murmuration.research.reproductions.plots import legend_below, logarithmic
+from murmuration.research.reproductions.uls.accounting import noise_multiplier
 
 DIMENSION, USERS, EXAMPLES, ROUNDS, DELTA = 32, 256, 16, 256, 1e-6
 EPSILONS, COMPUTES, SPREADS = (0.25, 1.0, 4.0, 16.0), (16, 64, 256), (0.25, 1.0, 4.0)
@@ -46,9 +43,7 @@ class Setting:
     spread: float = 1.0
 
 
-def mean_estimation(
-    quick: bool = False, *, trials: int = 128, rounds: int = ROUNDS
-) -> list[dict[str, Any]]:
+def mean_estimation(quick: bool = False) -> list[dict[str, Any]]:
     """Rows ``varied, epsilon, compute, spread, algorithm, group_size, error_mean, error_sd, rate,
     clip``: ‖θ̂ − μ‖ of the best step size and clip norm, its sd over trials. ``quick``: 8 trials,
     the ends of the sweep over ε, G = 1 and 16."""
@@ -57,11 +52,11 @@ def mean_estimation(
         *(Setting("compute", compute=value) for value in COMPUTES),
         *(Setting("spread", spread=value) for value in SPREADS),
     ]
-    sizes: Sequence[int] = GROUP_SIZES
+    sizes, trials = GROUP_SIZES, 128
     if quick:
-        settings, sizes, trials = settings[0:4:3], sizes[::4], min(trials, 8)
+        settings, sizes, trials = settings[0:4:3], sizes[::4], 8
     tasks = [
-        (setting, size, trials, rounds)
+        (setting, size, trials, ROUNDS)
         for setting in settings
         for size in (0, *sizes)
         if size <= setting.compute
@@ -77,12 +72,7 @@ def best_of_sweep(task: tuple[Setting, int, int, int]) -> dict[str, Any]:
     else:
         probability, group = setting.compute / (EXAMPLES * USERS), EXAMPLES
         draws = USERS * EXAMPLES
-    sigma = calibrate_noise(
-        setting.epsilon,
-        lambda sigma: {MixtureGaussian(sigma, group, probability): rounds},
-        delta=DELTA,
-        adjacency=Adjacency.ADD_REMOVE,
-    )
+    sigma = noise_multiplier(setting.epsilon, group, probability, rounds=rounds, delta=DELTA)
     generator = torch.Generator().manual_seed(trials)  # the same people for all
 
     def normal(*shape: int) -> torch.Tensor:

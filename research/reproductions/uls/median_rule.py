@@ -27,17 +27,25 @@ from scipy.special import expit
 
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.research.reproductions.alignment.claims import Claim, mean_interval
-from murmuration.research.reproductions.btl import NORM, Training
+from murmuration.research.reproductions.alignment.claims import (
+    Claim,
+    in_words,
+    mean_interval,
+)
+from murmuration.research.reproductions.btl import NORM, Training, directions
 from murmuration.research.reproductions.entry import (
-    Row,
     Rows,
     distinct,
     in_processes,
     tracked,
     where,
 )
-from murmuration.research.reproductions.plots import legend_below, open_corner, with_intervals
+from murmuration.research.reproductions.plots import (
+    legend_below,
+    log_ticks,
+    open_corner,
+    with_intervals,
+)
 from murmuration.research.reproductions.uls.personal import models
 from murmuration.strategies.config import RunConfig
 
@@ -76,13 +84,9 @@ class Users:
         generator = np.random.default_rng([2027, seed])
         counts_U = MEDIAN * np.exp(SPREAD * generator.standard_normal(users))
         counts_U = np.clip(np.round(counts_U), 1, most).astype(np.int64)
-
-        def directions(rows: int) -> np.ndarray:
-            drawn = generator.standard_normal((rows, len(truth_D)))
-            return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
-
-        own_JD = np.repeat(truth_D + deviation * directions(users), counts_U, axis=0)
-        x_JD = directions(len(own_JD)) - directions(len(own_JD))
+        own_UD = truth_D + deviation * directions(generator, users, len(truth_D))
+        own_JD = np.repeat(own_UD, counts_U, axis=0)
+        x_JD = directions(generator, *own_JD.shape) - directions(generator, *own_JD.shape)
         agrees_J = generator.random(len(x_JD)) < expit((x_JD * own_JD).sum(axis=1))
         return cls(np.where(agrees_J[:, None], x_JD, -x_JD), counts_U)
 
@@ -150,7 +154,6 @@ def median_rule(
     deviations: Sequence[float] = DEVIATIONS,
     epsilons: Sequence[float] = EPSILONS,
     seeds: int = 10,
-    workers: int | None = None,
 ) -> list[dict[str, Any]]:
     """Rows ``deviation, epsilon, group_size, loss, regret`` (means and intervals over seeds), then
     ``deviation, epsilon, best, worst, median_regret, worst_regret`` (again) ``, verdict``.
@@ -163,7 +166,7 @@ def median_rule(
         for deviation in deviations
         for seed in range(seeds)
     ]
-    results = tracked(in_processes(one_seed, tasks, workers), "group sizes", len(tasks))
+    results = tracked(in_processes(one_seed, tasks), "group sizes", len(tasks))
     by_task = dict(zip(tasks, results, strict=True))
     rows: list[dict[str, Any]] = []
     verdicts: list[dict[str, Any]] = []
@@ -204,16 +207,11 @@ def remarks(rows: Rows) -> list[str]:
     """A sentence for every ε and deviation."""
     return [
         f"Users differ by {row['deviation']:g}, ε = {row['epsilon']:g}: the best group size is "
-        f"{row['best']}, the median, {MEDIAN}, loses {_measured(row, 'median_regret')} against it, "
-        f"the worst, {row['worst']}, {_measured(row, 'worst_regret')}: {row['verdict']}."
+        f"{row['best']}, the median, {MEDIAN}, loses {in_words(row, 'median_regret')} against it, "
+        f"the worst, {row['worst']}, {in_words(row, 'worst_regret')}: {row['verdict']}."
         for row in rows
         if "verdict" in row
     ]
-
-
-def _measured(row: Row, name: str) -> str:
-    wide = row[f"{name}_interval"]
-    return f"{row[f'{name}_mean']:.4f}" + ("" if wide is None else f" ± {wide:.4f}")
 
 
 def plot(rows: Rows) -> Figure:
@@ -229,10 +227,7 @@ def plot(rows: Rows) -> Figure:
             style = {"fmt": "o-", "color": f"C{i}", "ms": 4, "label": f"ε = {epsilon:g}"}
             with_intervals(axes, same, "group_size", "loss", **style)
         axes.axvline(MEDIAN, color="0.6", ls=":", lw=1, label="median of users")
-        sizes = distinct(measured, "group_size")
-        axes.set_xscale("log")
-        axes.set_xticks(sizes, [str(size) for size in sizes])
-        axes.minorticks_off()
+        log_ticks(axes, distinct(measured, "group_size"))
         axes.set(
             title=f"users differ by {deviation:g}", xlabel="group size, G", ylabel="loss of a user"
         )

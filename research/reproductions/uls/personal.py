@@ -37,7 +37,7 @@ from scipy.special import expit
 from murmuration.preference.linear.examples import PairExamples
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.research.reproductions.alignment.claims import half_width, mean_interval
-from murmuration.research.reproductions.btl import NORM, Training
+from murmuration.research.reproductions.btl import NORM, Training, directions
 from murmuration.research.reproductions.entry import (
     Rows,
     distinct,
@@ -45,7 +45,7 @@ from murmuration.research.reproductions.entry import (
     tracked,
     where,
 )
-from murmuration.research.reproductions.plots import legend_below, line, open_corner
+from murmuration.research.reproductions.plots import legend_below, line, log_ticks, open_corner
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.steps.optimizers import ServerOptimizer
 from murmuration.strategies.uls import DEFAULT_CLIP
@@ -86,13 +86,9 @@ class Crowd:
     def draw(cls, seed: int, users: int, sizes: Sizes, deviation: float, truth_D: np.ndarray):
         """Users with a θ of their own each, who judge by Bradley, Terry and Luce."""
         generator = np.random.default_rng([2026, seed, users])
-
-        def directions(*shape: int) -> np.ndarray:
-            drawn = generator.standard_normal((*shape, sizes.dimension))
-            return drawn / np.linalg.norm(drawn, axis=-1, keepdims=True)
-
-        own_UD = truth_D + deviation * directions(users)
-        x_UJD = directions(users, sizes.each) - directions(users, sizes.each)
+        own_UD = truth_D + deviation * directions(generator, users, sizes.dimension)
+        shape = (users, sizes.each, sizes.dimension)
+        x_UJD = directions(generator, *shape) - directions(generator, *shape)
         agrees_UJ = generator.random(x_UJD.shape[:2]) < expit(
             np.einsum("ujd,ud->uj", x_UJD, own_UD)
         )
@@ -192,7 +188,6 @@ def personal(
     deviations: Sequence[float] = DEVIATIONS,
     epsilons: Sequence[float] = EPSILONS,
     seeds: int = 5,
-    workers: int | None = None,
 ) -> list[dict[str, Any]]:
     """Rows ``deviation, strategy, epsilon, before, after, gain (mean and interval), step, harmed``
     and the deciles of users' gains, then ``deviation, epsilon, claim, difference, interval,
@@ -201,7 +196,7 @@ def personal(
         sizes, seeds = Sizes(users=300, cohort=60, rounds=40, test_users=100), 2
         deviations, epsilons = deviations[-1:], epsilons[::2]
     tasks = [(seed, sizes, d, tuple(epsilons)) for d in deviations for seed in range(seeds)]
-    results = tracked(in_processes(one_seed, tasks, workers), "personalization", len(tasks))
+    results = tracked(in_processes(one_seed, tasks), "personalization", len(tasks))
     by_task = dict(zip(tasks, results, strict=True))
     rows: list[dict[str, Any]] = []
     for deviation in deviations:
@@ -303,10 +298,7 @@ def plot(rows: Rows) -> Figure:
         (clean,) = where(measured, deviation=deviation, strategy=NONE)
         axes.axhline(clean["before_mean"], color="0.6", ls="--", lw=1)
         axes.axhline(clean["after_mean"], color="0.6", lw=1, label="no privacy")
-        axes.set_xscale("log")
-        epsilons = distinct(where(measured, strategy=ULS), "epsilon")
-        axes.set_xticks(epsilons, [f"{each:g}" for each in epsilons])
-        axes.minorticks_off()
+        log_ticks(axes, distinct(where(measured, strategy=ULS), "epsilon"))
         axes.set(
             title=f"users differ by {deviation:g}", xlabel="ε", ylabel="loss on the other half"
         )

@@ -155,7 +155,6 @@ def accuracies(
     epsilons: Sequence[float] = EPSILONS,
     seeds: int = 5,
     ways: Sequence[str] = WAYS,
-    workers: int | None = None,
 ) -> list[dict[str, Any]]:
     """A row for each number of rounds, ε and way: accuracy on the test, its gain over Poisson
     sampling in points, with half the width of the gain's interval; for made-up users also the
@@ -165,7 +164,7 @@ def accuracies(
     # Seeds first: what is interrupted has something of all.
     cells = list(itertools.product(range(seeds), rounds, epsilons, ways))
     tasks = [(make, people.digest, config_of(people, t, e, way, seed)) for seed, t, e, way in cells]
-    results = tracked(in_processes(one_run, tasks, workers), "runs", len(tasks))
+    results = tracked(in_processes(one_run, tasks), "runs", len(tasks))
     reached = dict(zip(cells, results, strict=True))
     rows = []
     for times, epsilon, way in itertools.product(rounds, epsilons, ways):

@@ -10,21 +10,20 @@ The paper's claims: (1) where gradients are alike ELS has less "in nearly all se
 they are diverse ULS has less "often", above all where ε is small or the compute large.
 """
 
-import functools
+from functools import partial
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from murmuration.privacy.accounting.accountant import calibrate_noise
-from murmuration.privacy.accounting.mixture import MixtureGaussian
-from murmuration.privacy.adjacency import Adjacency
 from murmuration.research.reproductions.entry import Rows, distinct, tracked, where
 from murmuration.research.reproductions.plots import legend_below, line, logarithmic
+from murmuration.research.reproductions.uls import accounting
 
 USERS, EXAMPLES, ROUNDS, DELTA, LIPSCHITZ = 1024, 32, 1000, 1e-6, 10.0
 EPSILONS, COHORTS = (0.5, 2.0, 8.0), (32, 128)
 GROUP_SIZES = (1, 2, 4, 8, 16, 32)
+noise_multiplier = partial(accounting.noise_multiplier, rounds=ROUNDS, delta=DELTA)
 
 
 def variance(quick: bool = False) -> list[dict[str, Any]]:
@@ -51,17 +50,6 @@ def variance(quick: bool = False) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-@functools.cache
-def noise_multiplier(epsilon: float, group_size: int, probability: float) -> float:
-    """σ that meets (ε, δ) over all rounds, by Theorem 1; Theorem 2 for a group of one."""
-    return calibrate_noise(
-        epsilon,
-        lambda sigma: {MixtureGaussian(sigma, group_size, probability): ROUNDS},
-        delta=DELTA,
-        adjacency=Adjacency.ADD_REMOVE,
-    )
 
 
 def remarks(rows: Rows) -> list[str]:

@@ -43,4 +43,4 @@ def test_the_table(cli, monkeypatch):
     code, out, _ = cli("bench", "where", "--quick")
     assert code == 0
     assert "together" in out
-    assert "1.50" in out
+    assert "1.5" in out

@@ -1,13 +1,11 @@
 """The benchmark of kept states computes the same gradients; how fast is not tested."""
 
-import json
 import os
 from dataclasses import replace
 
 import pytest
 import torch
 
-from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.examples import TokenExamples
@@ -45,16 +43,16 @@ def test_a_base_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("task", ["reward", "policy"])
-def test_people_who_judged_the_same_texts(task, language_model, tmp_path):
-    rows = [
-        {"user_id": f"u{user}", "prompt": "what now ?", "chosen": text, "rejected": "loan"}
-        for user in range(3)
-        for text in [f"save {'it ' * many}" for many in range(1, 20)]
-    ]
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    base = str(language_model("llama"))
-    row = kept_states.measure_people(str(path), "last:1", task, 1, base, 40)
+def test_people_who_judged_the_same_texts(task, language_model, write_rows, monkeypatch):
+    path = write_rows(
+        [
+            {"user_id": f"u{user}", "prompt": "what now ?", "chosen": text, "rejected": "loan"}
+            for user in range(3)
+            for text in [f"save {'it ' * many}" for many in range(1, 20)]
+        ]
+    )
+    monkeypatch.setattr(kept_states, "_MOST", 40)
+    row = kept_states.measure_people(path, "last:1", task, 1, str(language_model("llama")))
     assert row["judgements"] == 40 and row["texts"] == 17  # 16 of a user, and one against them all
     ways = ("plain", "ours", "once")
     assert all(row[f"{way}_ms_a_judgement"] > 0 for way in ways)
@@ -64,7 +62,7 @@ def test_people_who_judged_the_same_texts(task, language_model, tmp_path):
 
 
 @pytest.mark.parametrize("task", ["reward", "policy"])
-def test_trl_has_the_same_pairs_of_people(task, language_model, tmp_path, monkeypatch):
+def test_trl_has_the_same_pairs_of_people(task, language_model, write_rows, monkeypatch):
     """Each with its own prompt, whatever its length."""
     pytest.importorskip("trl")
     rows = [
@@ -72,9 +70,7 @@ def test_trl_has_the_same_pairs_of_people(task, language_model, tmp_path, monkey
          "rejected": "loan " * 5}
         for user in range(3)
     ]  # fmt: skip
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    base, pairs = str(language_model("llama")), []
+    path, base, pairs = write_rows(rows), str(language_model("llama")), []
 
     class Watched(rivals.Trl):
         def seconds(self):
@@ -82,7 +78,7 @@ def test_trl_has_the_same_pairs_of_people(task, language_model, tmp_path, monkey
             return super().seconds()
 
     monkeypatch.setattr(kept_states, "Trl", Watched)
-    row = kept_states.measure_people(str(path), "last:1", task, 1, base, 40, rivals=True)
+    row = kept_states.measure_people(path, "last:1", task, 1, base, rivals=True)
     assert row["trl_ratio"] > 0 and row["trl_ms_a_judgement"] > 0
     texts = LanguageBase(BaseSettings(base, task=task)).texts
     for name in ("chosen", "rejected"):
@@ -92,35 +88,6 @@ def test_trl_has_the_same_pairs_of_people(task, language_model, tmp_path, monkey
             prompt = pair.get("prompt_ids", [])
             assert prompt + pair[f"{name}_ids"] == whole
             assert len(prompt) == (made.second_T[at] if task == "policy" else 0)
-
-
-def test_states_of_a_head_are_those_of_transformers(language_model, tmp_path):
-    rows = [
-        {"user_id": f"u{user}", "prompt": "what now ?", "chosen": text, "rejected": "loan"}
-        for user in range(2)
-        for text in [f"save {'it ' * many}" for many in range(1, 12)]
-    ]
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    row = kept_states.measure_texts(str(path), 1, str(language_model("llama")))
-    assert row["texts"] == 12 and row["difference"] < 1e-5
-    names = ("plain_ms_a_text", "ours_ms_a_text", "again_ms_a_text", "ours_ratio", "again_ratio")
-    assert all(row[name] > 0 for name in names)
-
-
-@pytest.mark.parametrize("options", [(), ("--data", "rows.jsonl", "--base", "b")])
-def test_no_layers_stand_alone(cli, options):
-    layers = "none,last:1" if options else "none"
-    code, _, lines = cli("bench", "states", "--lora-layers", layers, *options)
-    assert code == 2 and "none stands alone, and needs --data" in " ".join(lines)
-
-
-def test_an_encoder_has_no_state_of_a_last_token(language_model, tmp_path):
-    path = tmp_path / "rows.jsonl"
-    row = {"user_id": "u", "prompt": "what now ?", "chosen": "save", "rejected": "loan"}
-    path.write_text(json.dumps(row) + "\n")
-    with pytest.raises(InputError, match="an encoder has no such states"):
-        kept_states.measure_texts(str(path), 1, str(language_model("bert")))
 
 
 def test_users_share_batches_where_that_is_measured(tmp_path, monkeypatch):

@@ -1,12 +1,7 @@
 """The benchmark's three ways compute what they should; how fast is not tested."""
 
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -66,48 +61,23 @@ def test_of_a_policy_the_reference_is_computed_or_kept():
     assert calls.count(False) == len(given.tokens.second_T)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_benchmark_that_is_killed_leaves_nothing(tmp_path, number):
-    """Neither where it was started nor where temporary files are."""
-    (tmp_path / "here").mkdir()
-    (tmp_path / "temporary").mkdir()
-    code = (
-        "import time\n"
-        "from murmuration.research.bench.language_model import LmBench, saved_model\n"
-        "small = LmBench(tokens=6, layers=1, width=16, vocabulary=50)\n"
-        "with saved_model(small) as path:\n"
-        "    print(path, flush=True)\n"
-        "    time.sleep(600)\n"
+def test_a_keeper_is_told_of_the_models_folder(monkeypatch):
+    """Which it removes if the benchmark is killed."""
+    real, scratches = language_model.kept, []
+    monkeypatch.setattr(
+        language_model, "kept", lambda *a, **k: scratches.append(k["scratch"]) or real(*a, **k)
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=tmp_path / "here",
-        env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    folder = Path(process.stdout.readline().strip())
-    assert folder.parent == tmp_path / "temporary"
-    assert (folder / "model.safetensors").exists()
-    process.send_signal(number)
-    process.wait()
-    deadline = time.monotonic() + 60
-    while folder.exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not folder.exists()
-    assert not list((tmp_path / "here").iterdir())
+    with language_model.saved_model(SMALL) as path:
+        assert [str(folder) for folder in scratches] == [path]
 
 
-@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("train", ["lora", "full"])
-def test_figures(train, task, monkeypatch, tmp_path):
+def test_figures(train, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    figures = measure(SMALL, train, 1, task=task)
-    names = ("ours_ratio", "loop_ratio", "plain_ms_a_judgement")
-    for name in names + ("kept_ratio",) * (task == "policy"):
+    figures = measure(SMALL, train, 1)
+    for name in ("ours_ratio", "loop_ratio", "plain_ms_a_judgement"):
         assert figures[name] > 0
-    assert "trl_ratio" not in figures and ("kept_ratio" in figures) == (task == "policy")
+    assert "trl_ratio" not in figures
     assert not list(tmp_path.iterdir())
 
 
@@ -122,17 +92,7 @@ def test_the_command(cli, monkeypatch):
     assert all(row["ours_ratio"] > 0 for row in figures["rows"])
 
 
-def test_the_command_of_a_policy(cli, monkeypatch):
-    monkeypatch.setitem(language_model.SIZES, "16M", SMALL)
-    code, out, err = cli("bench", "lm", "--quick", "--task", "policy", "--json")
-    assert code == 0 and "kept ratio" in str(err)
-    rows = json.loads(out.splitlines()[-1])["rows"]
-    assert [(row["task"], row["train"]) for row in rows] == [("policy", "lora"), ("policy", "full")]
-
-
-@pytest.mark.parametrize(
-    "asked", [("--task", "sft"), ("--sizes", "7B"), ("--judgements", "0"), ("--judgements", "x")]
-)
+@pytest.mark.parametrize("asked", [("--sizes", "7B"), ("--judgements", "0"), ("--judgements", "x")])
 def test_what_there_is_not_is_refused(cli, asked):
     code, _, err = cli("bench", "lm", *asked)
     assert code == 2

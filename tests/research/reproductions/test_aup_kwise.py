@@ -46,7 +46,6 @@ def test_rows_have_the_best_scale_of_each_and_exponents_of_several():
         sizes=(120, 5, 3),
         scales=(1.0, 4.0),
         settings=SETTINGS,
-        workers=1,
     )
     measured = [row for row in rows if "responses" in row]
     assert [row["strategy"] for row in measured[::3]] == [SAMPLING, PUBLISHED, CENTRED, ULS]

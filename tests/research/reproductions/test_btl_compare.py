@@ -16,7 +16,6 @@ SMALL = {
     "settings": SETTINGS,
     "clips": (0.2, 0.4),
     "rates": (0.5, 1.0),
-    "workers": 1,
 }
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from murmuration.preference.data.errors import InputError
 from murmuration.research.reproductions.entry import (
     Entry,
     Reproduction,
@@ -109,6 +110,14 @@ def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     entry([1]).computed("doubles", False, None)
     assert not [*tmp_path.iterdir()]
+
+
+def test_people_are_needed_unless_quick(tmp_path):
+    people = Entry("about", lambda quick: Reproduction([]), lambda *_: Reproduction(ROWS), "a file")
+    with pytest.raises(InputError, match="thing needs --data, a file, and --out"):
+        people.computed("thing", False, None)
+    assert people.computed("thing", False, tmp_path, tmp_path).rows == ROWS
+    assert people.computed("thing", True, None).rows == []
 
 
 def test_the_quick_form_has_no_verdict():

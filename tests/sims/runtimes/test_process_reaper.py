@@ -71,6 +71,12 @@ def test_an_exception_in_the_block_passes_through_and_ends_them_too(tmp_path):
     assert not (tmp_path / "scratch").exists()
 
 
+def test_a_block_that_ends_before_its_keeper_listens_removes_the_scratch_too(tmp_path):
+    with start(tmp_path, ["sleep", "100"]):
+        pass
+    assert not (tmp_path / "scratch").exists()
+
+
 def test_a_process_that_ignores_sigterm_is_killed_after_the_grace(tmp_path):
     stubborn = "trap '' TERM; echo started; while true; do sleep 0.05; done"
     with start(tmp_path, ["bash", "-c", stubborn], grace=0.3) as process:

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from murmuration.research.reproductions.alignment import answers
 from murmuration.research.reproductions.alignment.answers import WORST, Answers
 from murmuration.sims.population.population import Population, true_reward
 
@@ -17,6 +16,7 @@ def pool():
 
 def test_what_cannot_be_read_is_worth_the_least(pool):
     assert pool.unreadable_PN.tolist() == [[False, False, True]] * 3
+    assert pool.unreadable == pytest.approx(1 / 3)
     assert (pool.truth_PN[:, 2] == WORST).all()
     assert (pool.truth_PN[:, :2] > WORST).all()
 
@@ -45,14 +45,3 @@ def test_the_first_answers_and_the_rest_are_all(pool):
     first, rest = pool.first(1), pool.rest(1)
     np.testing.assert_array_equal(np.hstack([first.truth_PN, rest.truth_PN]), pool.truth_PN)
     assert first.phi_PND.shape[1] == 1
-
-
-def test_a_reference_that_is_there_is_not_made_anew():
-    with answers.referred("mine", quick=False) as folder:
-        assert folder == "mine"
-
-
-def test_who_writes_nothing_readable_is_said_to(pool):
-    assert answers.cautions(pool) == []
-    nothing = Answers(pool.truth_PN, np.ones((3, 3), bool), pool.phi_PND)
-    assert "NOTHING" in answers.cautions(nothing)[0]

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from murmuration.preference.accuracy import Accuracy
-from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.judgements import Judgements
 from murmuration.research.reproductions.alignment import arguments
 from murmuration.research.reproductions.alignment.argument_pool import Answer
@@ -95,11 +94,6 @@ def test_examples_are_the_best_of_the_private_reward(result):
     best = rewards["hashing"].rewards_SPN[3.0][0, 0].argmax()
     assert examples[0]["best"] == pool.others[0][best].response
     assert examples[0]["gains"] == {"hashing": judge.gain_PNK[0, best, 0]}
-
-
-def test_people_are_needed_unless_quick():
-    with pytest.raises(InputError, match="ukp_judgements"):
-        arguments.arguments(quick=False)
 
 
 def test_rewards_that_choose_nothing_are_measured_by_themselves(language_model):

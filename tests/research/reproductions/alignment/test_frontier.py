@@ -76,8 +76,8 @@ def found():
 
 
 def test_claims_say_who_is_above_whom(found, pool):
-    curves = {key: [Curve.of(pool, one[key].theta_D) for one in found] for key in found[0]}
-    verdicts = {claim.said: claim.verdict for claim in frontier.claims(curves)}
+    areas = {key: [Curve.of(pool, one[key].theta_D).area for one in found] for key in found[0]}
+    verdicts = {claim.said: claim.verdict for claim in frontier.claims(areas)}
     assert len(verdicts) == 4 * 2 * 4 + 8
     assert verdicts[f"{PUBLISHED} above {USERWISE} at ε = 8"] == DISAGREES
     assert verdicts[f"{CENTRED} above {USERWISE} at ε = 8"] == AGREES

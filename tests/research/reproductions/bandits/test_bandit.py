@@ -7,13 +7,10 @@ from murmuration.research.reproductions.bandits.bandit import BALL, Bandit
 
 
 def test_shapes_and_lengths():
-    drawn = Bandit.draw(3, users=50, dimension=4, prompts=7, responses=5)
-    assert drawn.x_JD.shape == (50, 4)
-    assert drawn.phi_SAD.shape == (7, 5, 4)
+    drawn, again = (Bandit.draw(3, users=50, dimension=4) for _ in range(2))
     np.testing.assert_allclose(np.linalg.norm(drawn.phi_SAD, axis=2), 1.0)
     assert np.linalg.norm(drawn.x_JD, axis=1).max() <= 2.0 + 1e-12
     assert np.linalg.norm(drawn.truth_D) == pytest.approx(BALL)
-    again = Bandit.draw(3, users=50, dimension=4, prompts=7, responses=5)
     assert (again.x_JD == drawn.x_JD).all()
     assert (again.first_J == drawn.first_J).all()
 

@@ -25,7 +25,6 @@ SMALL = {
     "sizes": (500, 2000),
     "epsilons": (0.1, 1.0),
     "repetitions": 24,
-    "workers": 1,
 }
 
 

@@ -8,7 +8,7 @@ from murmuration.research.reproductions.label_dp.rr_vs_m import DEBIASED, LIKELI
 
 @pytest.fixture(scope="module")
 def rows():
-    return rr_vs_m.rr_vs_m(judgements=2000, users=200, each=(1, 20), seeds=2, rounds=10, workers=1)
+    return rr_vs_m.rr_vs_m(judgements=2000, users=200, each=(1, 20), seeds=2, rounds=10)
 
 
 def error(rows, held, m, estimator):

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
-from murmuration.ranking.arena import Arena, Votes
+from murmuration.ranking.arena import Votes
 from murmuration.ranking.layout import VoteLayout
 from murmuration.research.reproductions.ranking.released import (
     NO_BOUND,
     exact_sums,
     item_votes,
     noise_multiplier,
-    release,
     with_noise,
 )
 
@@ -25,7 +24,8 @@ VOTES = Votes(
 def test_sums_by_hand() -> None:
     layout = VoteLayout(items=3, cap=5, pairing="voters")
     rng = np.random.default_rng(0)
-    one = release(item_votes(VOTES, 3), ("a", "b", "c"), layout, None, rng)
+    exact = exact_sums(item_votes(VOTES, 3), layout, NO_BOUND, rng)
+    one = with_noise(exact, ("a", "b", "c"), layout, None, rng)
     assert one.net_BK.tolist() == [[2.0, -1.0, -1.0]]
     assert one.variance_BK[0] == pytest.approx([4, 1, 1])
     assert one.votes_B[0] == pytest.approx(3) and one.squares_B[0] == pytest.approx(5)
@@ -49,11 +49,3 @@ def test_noise_is_as_large_as_the_release_says() -> None:
     assert one.net_BK.std() == pytest.approx(one.noise.net, rel=0.35)
     assert one.variance_BK.std() == pytest.approx(one.noise.variance, rel=0.35)
     assert noise_multiplier(1.0) == pytest.approx(3.73, abs=0.01) and noise_multiplier(None) == 0
-
-
-def test_an_arenas_votes_are_all_there() -> None:
-    votes = Arena(voters=40, items=4).votes()
-    layout = VoteLayout(items=4, cap=1000)
-    one = release(item_votes(votes, 4), "abcd", layout, None, np.random.default_rng(0))
-    assert one.votes_B[0] == pytest.approx(len(votes.voter_V))
-    assert one.net_BK.sum() == pytest.approx(0)

@@ -13,9 +13,9 @@ from murmuration.research.reproductions.rivals.few_people import (
     ZERO,
     Plan,
     compared,
+    miniature,
     of_people,
     principal_directions,
-    quick_or_not,
 )
 from murmuration.sims.population.population import Population
 
@@ -106,10 +106,8 @@ def test_more_people_than_there_are_is_an_error(crowd, tmp_path):
 
 
 def test_it_needs_people_or_is_a_miniature(tmp_path):
-    with pytest.raises(InputError, match="--data"):
-        quick_or_not(False)
     with pytest.raises(InputError):
         of_people(tmp_path, tmp_path / "out")
-    quick = quick_or_not(True)
+    quick = miniature()
     assert np.isfinite([row["by_user"] for row in quick.rows]).all()
     assert quick.plot is not None

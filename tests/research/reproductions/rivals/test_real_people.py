@@ -25,7 +25,7 @@ from murmuration.research.reproductions.rivals.real_people import (
     compared,
     in_groups,
     judged,
-    quick_or_not,
+    miniature,
     remarks,
 )
 from murmuration.sims.population.population import Population
@@ -118,9 +118,9 @@ def test_runs_of_other_judgements_are_refused(judgements, cheap, tmp_path):
 
 def test_a_file_of_runs_begins_with_what_they_are_of(tmp_path):
     runs = Runs(tmp_path / "new" / RUNS, {"a": (1, 2)})
-    runs.add("one", [0.5])
+    assert runs.result("one", lambda: [0.5]) == [0.5]
     again = Runs(tmp_path / "new" / RUNS, {"a": (1, 2)})
-    assert again.get("one") == [0.5] and again.get("two") is None
+    assert again.result("one", pytest.fail) == [0.5] and "two" not in again
     first, *_ = (tmp_path / "new" / RUNS).read_text().splitlines()
     assert json.loads(first) == {"a": [1, 2]}
 
@@ -181,11 +181,6 @@ def test_who_loses_is_named():
     assert f"below in 1; below {CENTRED} on x, ε = 3." in uls
 
 
-def test_without_data_it_must_be_quick():
-    with pytest.raises(InputError, match="--data"):
-        quick_or_not(False)
-
-
 def test_people_are_read_from_a_file(cheap, monkeypatch, tmp_path, write_rows):
     monkeypatch.setattr(real_people, "Plan", lambda: SMALL)
     path = write_rows(list(Population(users=80, median_judgements=4).rows("train")))
@@ -196,4 +191,4 @@ def test_people_are_read_from_a_file(cheap, monkeypatch, tmp_path, write_rows):
 
 @pytest.mark.slow
 def test_quick_has_every_strategy():
-    assert len(quick_or_not(True).rows) == 1 + len(RIVALS)
+    assert len(miniature().rows) == 1 + len(RIVALS)

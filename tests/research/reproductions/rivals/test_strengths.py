@@ -16,8 +16,8 @@ from murmuration.research.reproductions.rivals.strengths import (
     items_of,
     left_out,
     likeliest,
+    miniature,
     of_people,
-    quick_or_not,
 )
 from murmuration.sims.population.population import Population
 
@@ -112,13 +112,11 @@ def test_the_likeliest_head_is_where_the_penalised_gradient_is_zero(crowd):
     assert np.abs(slope_D).max() < 0.01 * len(x_JD) ** 0.5
 
 
-def test_without_data_it_must_be_quick(tmp_path):
-    with pytest.raises(InputError, match="--data"):
-        quick_or_not(False)
+def test_people_are_read_from_a_folder(tmp_path):
     with pytest.raises(InputError, match=r"train\.jsonl"):
         of_people(tmp_path, tmp_path / "out")
 
 
 @pytest.mark.slow
 def test_quick_has_every_split():
-    assert {row["split"] for row in quick_or_not(True).rows} == {PEOPLE, PAIRS, LISTED, DEBATES}
+    assert {row["split"] for row in miniature().rows} == {PEOPLE, PAIRS, LISTED, DEBATES}

@@ -25,7 +25,6 @@ def rows():
         seeds=2,
         rates=(2.0, 0.4),
         settings=SETTINGS,
-        workers=1,
     )
 
 
@@ -59,7 +58,7 @@ def test_the_step_size_is_the_best_on_average_over_seeds(monkeypatch):
     """Each seed would have another: 2 has errors of 0.1 and 1.0, 0.4 has 0.5 and 0.5."""
     errors = iter([{2.0: 0.1, 0.4: 0.5}, {2.0: 1.0, 0.4: 0.5}])
 
-    def result(function, tasks, workers):
+    def result(function, tasks):
         for _ in tasks:
             by_rate = next(errors)
             yield {(1.0, g, 32, rate): by_rate[rate] for g in (1, 2) for rate in by_rate}

@@ -14,7 +14,7 @@ def grid(monkeypatch):
     def put(rate, clip, sigma):
         monkeypatch.setattr(mean_estimation, "RATES", (rate,))
         monkeypatch.setattr(mean_estimation, "CLIPS", (clip,))
-        monkeypatch.setattr(mean_estimation, "calibrate_noise", lambda *args, **named: sigma)
+        monkeypatch.setattr(mean_estimation, "noise_multiplier", lambda *args, **named: sigma)
 
     return put
 
@@ -49,7 +49,7 @@ def test_of_a_larger_group_means_are_less_noisy(grid):
 def test_the_best_of_the_sweep_is_reported(monkeypatch):
     monkeypatch.setattr(mean_estimation, "RATES", (1e-9, 1.0))
     monkeypatch.setattr(mean_estimation, "CLIPS", (100.0,))
-    monkeypatch.setattr(mean_estimation, "calibrate_noise", lambda *args, **named: 1e-6)
+    monkeypatch.setattr(mean_estimation, "noise_multiplier", lambda *args, **named: 1e-6)
     row = mean_estimation.best_of_sweep((Setting("compute", compute=256 * 16), 16, 4, 3))
     assert (row["rate"], row["clip"], row["algorithm"]) == (1.0, 100.0, "ULS, G = 16")
     assert row["error_mean"] < 1.0

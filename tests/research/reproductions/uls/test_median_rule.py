@@ -39,7 +39,7 @@ def test_rows_have_regrets_against_the_best_and_the_rule_is_applied(monkeypatch)
     monkeypatch.setattr(personal, "CLIPS", (1.0,))
     monkeypatch.setattr(personal, "RATES", (1.0, 0.5))
     rows = median_rule.median_rule(
-        sizes=SMALL, group_sizes=(1, MEDIAN), deviations=(0.0,), epsilons=(8.0,), seeds=2, workers=1
+        sizes=SMALL, group_sizes=(1, MEDIAN), deviations=(0.0,), epsilons=(8.0,), seeds=2
     )
     one, median, verdict = rows
     assert min(one["regret_mean"], median["regret_mean"]) == 0.0

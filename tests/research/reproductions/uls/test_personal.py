@@ -55,7 +55,7 @@ def test_compute_is_equal():
 def test_rows_and_claims(monkeypatch):
     monkeypatch.setattr(personal, "CLIPS", (1.0,))
     monkeypatch.setattr(personal, "RATES", (1.0, 0.5))
-    rows = personal.personal(sizes=SMALL, deviations=(2.0,), epsilons=(8.0,), seeds=2, workers=1)
+    rows = personal.personal(sizes=SMALL, deviations=(2.0,), epsilons=(8.0,), seeds=2)
     assert [row["strategy"] for row in rows[:3]] == [ELS, ULS, NONE]
     for row in rows[:3]:
         assert row["gain_mean"] == pytest.approx(row["before_mean"] - row["after_mean"])

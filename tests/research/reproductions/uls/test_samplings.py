@@ -36,7 +36,7 @@ class Known:
 
 
 def rows_of(people, *more, **others):
-    return samplings.accuracies(lambda: people, *more, workers=1, **others)
+    return samplings.accuracies(lambda: people, *more, **others)
 
 
 def test_differences_are_taken_seed_by_seed():
