@@ -158,6 +158,8 @@ def test_a_full_disk_ends_a_run_in_one_line_and_it_goes_on(config, monkeypatch, 
         with pytest.raises(InputError, match=r"cannot be written.*No space left.*--resume") as it:
             run(config)
     assert "\n" not in str(it.value)
+    if file == "checkpoint":  # written while the next round is asked: that one is not charged
+        assert [line["round"] for line in ledger_lines(config)] == [0, 1]
     resumed = run(replace(config, resume=True))
     whole = run(replace(config, out=config.out + "-whole"))
     # A round that was charged and could not be stored is charged again, and the budget ends it.

@@ -166,12 +166,6 @@ def test_judgements_over_several_responses(config, crowd_of_four, of_four):
     assert result["model"] == RewardModel.load(f"{changed.out}/model").model == "plackett-luce"
 
 
-def test_a_model_that_does_not_suit_the_judgements_is_refused(config, of_four):
-    for model in ("btl", "thurstone"):
-        with pytest.raises(InputError, match=f"--model {model} .* use --model plackett-luce"):
-            replace(config, **{**of_four, "model": model})
-
-
 def test_judgements_that_are_not_as_declared_are_refused(config, crowd_of_four, of_four):
     with pytest.raises(InputError, match=r"are declared: pass --kind .* --responses 2"):
         run(replace(config, data=crowd_of_four), nodes=3)

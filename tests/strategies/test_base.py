@@ -415,14 +415,6 @@ def test_nodes_take_gradients_at_the_current_iterate(make_world, examples):
     assert torch.equal(torch.tensor(np.array(sent)), torch.tensor(np.array(models[:3])).float())
 
 
-def test_nodes_are_told_the_plan_if_there_is_one(make_world, examples):
-    world = make_world(examples, wrap=Watched)
-    world.strategy.stated = '{"run": "x"}'
-    world.run(1)
-    (message,) = world.grid.sent
-    assert message.content.config_records["parameters"]["plan"] == '{"run": "x"}'
-
-
 def test_nobody_waits_twice_for_a_node_that_is_gone(make_world, examples):
     gone = [True]
 
