@@ -1,6 +1,5 @@
 """Adaptive clipping: the plan, the node half, the noise in force, where the clip norm goes."""
 
-import dataclasses
 import math
 from dataclasses import replace
 
@@ -84,8 +83,6 @@ def test_plan_binds_everything():
     assert mechanism.event.noise_multiplier == pytest.approx(effective)
     assert plan.noise == pytest.approx(1.5 / 20)
     assert plan.clip.norm == 0.3
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        plan.count_noise = 9.0
 
 
 @pytest.mark.parametrize(

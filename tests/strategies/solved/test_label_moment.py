@@ -1,6 +1,5 @@
 """Label moments: the promise, the node half, the noise, and that what comes out is right."""
 
-import dataclasses
 import itertools
 import json
 import math
@@ -48,8 +47,6 @@ def test_plan_binds_everything():
     assert made.charges == {PoissonGaussian(1.0, 3.0): 2}
     assert made.std == pytest.approx(1.2)
     assert made.mechanism.clip.sensitivity(LABELS) == pytest.approx(2 * 0.4)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        made.noise_multiplier = 0.1
 
 
 @pytest.mark.parametrize("rounds", [1, 2])
