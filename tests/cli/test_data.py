@@ -103,24 +103,6 @@ def test_texts_without_blanks_have_words(cli, here, monkeypatch):
     assert not {"smollm2", "minilm"} & {*advised(out)}
 
 
-def test_one_user_who_owns_half_the_rows_is_named(cli, crowd, here):
-    rows = [json.loads(line) for line in Path(crowd).read_text(encoding="utf-8").splitlines()]
-    for row in rows[::2]:
-        row["user_id"] = "whale"
-    (here / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    out = cli("data", "rows.jsonl")[1]
-    assert "one user, 'whale', made 50" in out
-    assert runs(cli, advised(out))["rounds"] == 2
-
-
-def test_rows_without_a_person_are_called_out(cli, crowd, here):
-    rows = [json.loads(line) for line in Path(crowd).read_text(encoding="utf-8").splitlines()][:60]
-    for number, row in enumerate(rows):
-        row["user_id"] = number
-    (here / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    assert "every judgement has a user of its own" in cli("data", "rows.jsonl")[1]
-
-
 def test_why_the_command_does_without_the_features_that_are_advised(cli, crowd, monkeypatch):
     out = cli("data", crowd)[1]
     assert "smollm2: best as measured" in out and "--features" not in advised(out)

@@ -104,10 +104,9 @@ def test_metrics_of_a_run_are_sent_to_a_tracker(cli, folder, tmp_path, monkeypat
     assert of_a_deployment.heard == {1: {"epsilon": 0.5}}
 
 
-@pytest.mark.parametrize("number", [("--rounds", 0), ("--users", 1), ("--delta", 2)])
-def test_init_refuses_numbers_of_which_there_is_no_run(refusal, tmp_path, number):
+def test_init_refuses_numbers_of_which_there_is_no_run(refusal, tmp_path):
     init = ("deploy", "init", tmp_path / "d", "--host", "127.0.0.1", "--clients", "a")
-    assert refusal(*init, "--cohort", 2, *number)
+    assert "--rounds" in refusal(*init, "--cohort", 2, "--rounds", 0)
     assert not (tmp_path / "d").exists()
 
 
@@ -124,15 +123,8 @@ def test_doctor_waits_until_all_is_well(cli, folder, monkeypatch):
     assert (code, len(looks)) == (0, 3)
     assert out.count("alice") == 1
     looks.clear()
-    assert cli("deploy", "doctor", folder)[0] == 1
-    assert len(looks) == 1
-
-
-def test_init_never_writes_over(refusal, folder):
-    before = (folder / "clients/alice/node.key").read_bytes()
-    again = ("deploy", "init", folder, "--host", "127.0.0.1", "--clients", "alice")
-    assert "choose another folder" in refusal(*again)
-    assert (folder / "clients/alice/node.key").read_bytes() == before
+    code, out, _ = cli("deploy", "doctor", folder)
+    assert (code, len(looks)) == (1, 1) and "BAD alice" in out
 
 
 def test_client_says_what_would_leave(cli, folder, write_rows, make_rows):
@@ -165,16 +157,6 @@ def test_units_are_written_by_the_owners_installation(cli, refusal, tmp_path):
 def test_client_wants_one_source(refusal, folder):
     asked = refusal("deploy", "client", folder / "clients/alice")
     assert "--data FILE, or --socket PATH" in asked
-
-
-def test_doctor_finds_nobody(cli, folder):
-    code, out, _ = cli("deploy", "doctor", folder)
-    assert code == 1
-    assert "BAD SuperLink" in out
-    assert "ok  keys" in out
-    assert "ca.key is still on this machine" in out
-    (folder / "server/server.key").chmod(0o644)
-    assert "chmod 600" in cli("deploy", "doctor", folder)[1]
 
 
 @pytest.mark.parametrize(

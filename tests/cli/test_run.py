@@ -136,23 +136,6 @@ def test_defaults(cli, executed, tmp_path, monkeypatch):
     assert Path(config.out).parent == tmp_path / "runs"
 
 
-@pytest.mark.parametrize("task", ["text", "sft"])
-def test_next_tokens(cli, crowd, crowd_texts, language_model, tmp_path, task):
-    data = crowd_texts if task == "text" else crowd
-    options = ["--task", task, "--base", language_model("gpt2"), "--lora-rank", 2, "--seed", 3]
-    code, stdout, _ = cli(
-        "run", "--data", data, *SMALL, *options, "--out", tmp_path / "run", "--json"
-    )
-    assert code == 0
-    result = json.loads(stdout.splitlines()[-1])
-    assert set(result) >= {"heldout_loss", "heldout_perplexity", *CONTRACT}
-    assert result["task"] == task
-    asked = ["--prompt", "What now?", "--response", "Save it.", "--response", "Bet on it."]
-    code, stdout, _ = cli("score", tmp_path / "run" / "model", *asked, "--json")
-    assert code == 0
-    assert all(score < 0 for score in json.loads(stdout)["scores"])
-
-
 def test_a_base_that_is_of_no_use_is_refused_before_there_is_a_run(
     refusal, crowd, crowd_texts, language_model, tmp_path
 ):
@@ -166,10 +149,9 @@ def test_a_base_that_is_of_no_use_is_refused_before_there_is_a_run(
         assert not out.exists()
 
 
-@pytest.mark.parametrize("error", [MemoryError(), KeyError("grads")])
-def test_a_node_that_fails_is_one_line_and_no_success(cli, crowd, tmp_path, monkeypatch, error):
+def test_a_node_that_fails_is_one_line_and_no_success(cli, crowd, tmp_path, monkeypatch):
     def fail(*_):
-        raise error
+        raise KeyError("grads")
 
     out = tmp_path / "run"
     with monkeypatch.context() as patched:
@@ -180,7 +162,7 @@ def test_a_node_that_fails_is_one_line_and_no_success(cli, crowd, tmp_path, monk
     assert (code, stdout) == (1, "")
     assert lines[-2] == f"aborted; continue with: murmuration run --resume --out {out}"
     assert lines[-1].startswith("error: the run was aborted, a node failed: a node of this simul")
-    assert type(error).__name__ in lines[-1]
+    assert "KeyError" in lines[-1]
     assert not (out / "result.json").exists()
     assert cli("run", "--resume", "--out", out)[0] == 0
     assert (out / "result.json").exists()

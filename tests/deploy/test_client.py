@@ -311,35 +311,13 @@ def test_a_node_whose_agent_runs_by_itself_keeps_who_signed_its_folder(server, m
     assert Client.load(client.folder).known
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="only root may become another user")
-def test_another_user_needs_root(server):
-    with pytest.raises(InputError, match="needs root"):
-        deploy_client.run_node(
-            Client.load(server / "clients" / "alice"),
-            server / "none.sock",
-            port=1,
-            node_user="nobody",
-            enough=lambda: True,
-        )
-
-
-def test_a_user_who_does_not_exist(server):
-    with pytest.raises(InputError, match=r"no user|needs root"):
-        deploy_client.run_node(
-            Client.load(server / "clients" / "alice"),
-            server / "none.sock",
-            port=1,
-            node_user="nobody-of-that-name",
-            enough=lambda: True,
-        )
-
-
-def test_no_agent_is_started_for_a_user_who_does_not_exist(server, monkeypatch):
+@pytest.mark.parametrize("run", [deploy_client.run_node, deploy_client.run_client])
+def test_nothing_is_started_for_a_user_who_cannot_be(server, monkeypatch, run):
+    """Whom nobody but root may become, and who does not exist."""
     monkeypatch.setattr(deploy_client, "Program", lambda **_: pytest.fail("it was started"))
-    with pytest.raises(InputError, match=r"no user|needs root"):
-        deploy_client.run_client(
-            Client.load(server / "clients" / "alice"),
-            server / "none.jsonl",
-            port=1,
-            node_user="nobody-of-that-name",
-        )
+    client = Client.load(server / "clients" / "alice")
+    names = {"nobody-of-that-name": "no user|needs root"}
+    names |= {} if os.geteuid() == 0 else {"nobody": "needs root"}
+    for name, why in names.items():
+        with pytest.raises(InputError, match=why):
+            run(client, server / "none", port=1, node_user=name)

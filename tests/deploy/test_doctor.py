@@ -49,6 +49,7 @@ def test_nobody_there(tmp_path):
     assert found["without TLS"].well
     assert found["keys"].well
     assert found["users"].seen == "1 keys are registered for at most 1 in all"
+    assert found["authority"].seen.startswith("ca.key is still on this machine")
     (tmp_path / "d/server/nodes.toml").unlink()
     found = {finding.what: finding for finding in examine(tmp_path / "d")}
     assert not found["users"].well

@@ -9,14 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
-from deployment import POLICY, World, free_port, seeded_app
+from deployment import POLICY, World, free_port
 
 from murmuration.client.agent.ledger import OwnLedger
 from murmuration.deploy import commands
@@ -351,105 +350,6 @@ def test_a_run_goes_on_though_command_agent_node_and_serverapp_were_killed(tmp_p
         assert plan.epsilon() <= 8.0
         assert 1 <= own.answered["train"] <= len(charges)
         assert max(own.rounds.values()) <= 2
-
-
-def may_make_namespaces() -> str:
-    """Why network namespaces cannot be made here, or nothing."""
-    if shutil.which("ip") is None:
-        return "no ip command (iproute2)"
-    made = subprocess.run(
-        ["ip", "netns", "add", "mm-probe"], capture_output=True, text=True, check=False
-    )
-    if made.returncode:
-        return f"ip netns add: {made.stderr.strip()}"
-    subprocess.run(["ip", "netns", "del", "mm-probe"], check=True)
-    return ""
-
-
-@contextmanager
-def two_hosts():
-    """Namespaces mm-server (10.77.0.1) and mm-clients (10.77.0.2), joined by a cable."""
-    names, tag = ("mm-server", "mm-clients"), f"{os.getpid() % 10_000}"
-    ends = (f"mms{tag}", f"mmc{tag}")
-    try:
-        for name in names:
-            subprocess.run(["ip", "netns", "add", name], check=True)
-        subprocess.run(
-            ["ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1]], check=True
-        )
-        for number, (name, end) in enumerate(zip(names, ends, strict=True), start=1):
-            subprocess.run(["ip", "link", "set", end, "netns", name], check=True)
-            inside = ["ip", "-n", name]
-            subprocess.run([*inside, "addr", "add", f"10.77.0.{number}/24", "dev", end], check=True)
-            for device in (end, "lo"):
-                subprocess.run([*inside, "link", "set", device, "up"], check=True)
-        yield [["ip", "netns", "exec", name] for name in names]
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1200)
-@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
-def test_two_hosts(tmp_path, monkeypatch):
-    """Server on one host, two clients on another: nothing is shared but the cable."""
-    if why := may_make_namespaces():
-        pytest.skip(why)
-    world = World(tmp_path, ("a", "b"), users=8)
-    world.deployment = Deployment(("10.77.0.1",), 8100, ("a", "b"), {"a": 8, "b": 8})
-    shutil.rmtree(tmp_path / "d")
-    write_deployment(tmp_path / "d", world.deployment)
-    for name in "ab":
-        (world.client(name) / "policy.toml").write_text(POLICY)
-    with two_hosts() as (server, clients):
-        real = Site.start
-
-        def start(site, name, command, **how):
-            host = clients if name.endswith(("-node", "-executor", "-agent")) else server
-            return real(site, name, [*host, *command], **how)
-
-        def register(site):
-            script = site.server / "register.sh"
-            subprocess.run([*server, script], check=True, capture_output=True, timeout=300)
-
-        monkeypatch.setattr(Site, "start", start)
-        monkeypatch.setattr(Site, "register", register)
-        monkeypatch.setattr(
-            "murmuration.research.stress.site.listens",
-            lambda pid, port: (
-                b":8100"
-                in subprocess.run([*server, "ss", "-ltn"], capture_output=True, check=True).stdout
-            ),
-        )
-        monkeypatch.setattr("murmuration.deploy.commands.tool", _wrapped(tmp_path, server, "flwr"))
-        with world.running() as site:
-            config = world.config("run", rounds=1, cohort=6, users=8)
-            code = (
-                "import json, sys; from pathlib import Path; "
-                "from murmuration.strategies.config import RunConfig;"
-                "from murmuration.deploy.run import run_deployed;"
-                "run_deployed(Path(sys.argv[1]), sys.argv[2], "
-                "RunConfig.from_run_config(json.loads(sys.argv[3])), attempts=1,"
-                " app_dir=Path(sys.argv[4]))"
-            )
-            command = [*server, sys.executable, "-c", code, str(site.server)]
-            command += [world.deployment.address, json.dumps(config.to_run_config())]
-            command.append(str(seeded_app(tmp_path / "app", 2)))
-            done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
-            assert done.returncode == 0, done.stdout + done.stderr
-    deployed_D = RewardModel.load(tmp_path / "run" / "model").theta_D
-    simulated_D = world.simulated(world.config("twin", rounds=1, cohort=6, users=8, seed=2))
-    np.testing.assert_allclose(deployed_D, simulated_D, atol=1e-6, rtol=0)
-
-
-def _wrapped(folder: Path, host: list[str], name: str):
-    """``deploy_texts.tool``, with one program run inside a namespace."""
-    real = commands.tool
-    script = folder / name
-    script.write_text(f'#!/bin/sh\nexec {" ".join(host)} {real(name)} "$@"\n')
-    script.chmod(0o755)
-    return lambda asked: str(script) if asked == name else real(asked)
 
 
 def test_a_program_that_ends_says_so(tmp_path):

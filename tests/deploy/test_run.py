@@ -21,6 +21,7 @@ from murmuration.deploy.run import Watch, deployed_config, run_deployed
 from murmuration.preference.data.errors import InputError
 from murmuration.server.run_files import SETTINGS_FILE, settings_of
 from murmuration.strategies.config import RunConfig
+from murmuration.strategies.protocol.availability import Reason
 
 CONFIG = RunConfig(data="", users=10, cohort=5)
 
@@ -170,20 +171,27 @@ def test_a_folder_that_holds_a_run_is_not_continued_unasked(superlink, tmp_path)
     assert superlink[1][-1]["resume"] is True
 
 
-def test_a_run_that_was_aborted_is_not_submitted_again(superlink, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        (Reason.NO_ANSWERS, "aborted, no answers: for a reason.* go on with --resume$"),
+        (Reason.REFUSED, "aborted, refused.*: for a reason.* when the policies allow it"),
+    ],
+)
+def test_a_run_that_was_aborted_is_not_submitted_again(superlink, tmp_path, monkeypatch, why, said):
     outcomes, submitted = superlink
     outcomes += ["failed: something", "failed: RunAborted"]
     follow = run.follow
 
     def aborting(*arguments):
-        said = follow(*arguments)
+        outcome = follow(*arguments)
         if len(submitted) == 2:
-            note = {"aborted": "no answers", "because": "nobody who was asked answered"}
+            note = {"aborted": why.value, "because": "for a reason"}
             (tmp_path / "run" / "aborted.json").write_text(json.dumps(note))
-        return said
+        return outcome
 
     monkeypatch.setattr(run, "follow", aborting)
-    with pytest.raises(InputError, match=r"aborted, no answers: nobody who was .* --resume"):
+    with pytest.raises(InputError, match=said):
         run_deployed(tmp_path, "a:1", replace(CONFIG, out=str(tmp_path / "run")))
     assert len(submitted) == 2
 
@@ -299,17 +307,6 @@ def test_boards_and_surveys_hold_nobody_out_and_name_whole_paths(server, tmp_pat
     assert here.to_run_config()["items"] == '["a", "b"]'
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"items": "nowhere.txt"}, r"--items .*nowhere.txt cannot be used"),
-    ],
-)
-def test_a_board_that_cannot_be_is_refused_before_anything_is_sent(server, settings, message):
-    with pytest.raises(InputError, match=message):
-        deployed_config(server, {"out": "run"}, {"strategy": "ranking", **settings})
-
-
 def test_a_run_that_nobody_takes_is_told_of_once_and_waited_for(tmp_path):
     lines, seconds = [], iter([0, 0, 59, 60, 61, 119, 120, 1000])
     watch = Watch(tmp_path, 3, lines.append, clock=lambda: next(seconds))
@@ -387,19 +384,3 @@ def test_an_app_that_refuses_is_submitted_once(statuses, tmp_path):
     with pytest.raises(InputError, match=r"^the run was refused: --rounds 0: at least one$"):
         run_deployed(tmp_path, "a:1", replace(CONFIG, out=str(tmp_path / "run")), say=lines.append)
     assert [line for line in lines if "submitted" in line] == ["run 1 submitted"]
-
-
-def test_a_run_that_owners_refuse_is_one_line(superlink, tmp_path):
-    superlink[0].append("failed: too few nodes")
-    out, lines = tmp_path / "run", []
-    follow = run.follow
-
-    def refused(*arguments):
-        result = follow(*arguments)
-        (out / "aborted.json").write_text('{"aborted": "refused", "because": "by max_epsilon"}')
-        return result
-
-    with pytest.MonkeyPatch.context() as patched, pytest.raises(InputError, match="by max_epsilon"):
-        patched.setattr(run, "follow", refused)
-        run_deployed(tmp_path, "a:1", replace(CONFIG, out=str(out)), say=lines.append)
-    assert lines == ["run 1 submitted"]

@@ -230,11 +230,3 @@ def test_no_line_of_a_card_is_broken(make_result):
         for before, after in pairwise(prose.splitlines()):
             assert not (before and after) or after.startswith(("- ", "|"))
         assert "  " not in prose
-
-
-@pytest.mark.parametrize("kind", ["hashing", "encoder"])
-def test_words_stay_apart_where_length_is_told(make_result, kind):
-    for length, told in (("bounded", True), ("none", False)):
-        card = model_card(make_result(features={"kind": kind, "path": "a/b", "length": length}))
-        of = " and its length." if kind == "hashing" else "`a/b` and the length of the response."
-        assert (of in card) == told

@@ -97,11 +97,6 @@ def test_without_a_place_it_takes_one_in_the_home_folder(crowd, tmp_path, monkey
     assert (found / "result.json").exists()
 
 
-def test_unknown_settings_are_refused(crowd):
-    with pytest.raises(InputError, match="unknown setting 'epsylon'"):
-        run(settings(crowd, epsylon=3.0))
-
-
 def test_a_seed_is_refused_where_nodes_are_real(crowd, tmp_path):
     """As `flwr run . DEPLOYMENT --run-config seed=7` would, past `murmuration deploy run`."""
     out = tmp_path / "run"

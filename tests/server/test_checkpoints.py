@@ -263,29 +263,6 @@ def test_killed_at_any_step_of_writing(config, monkeypatch, tmp_path, seed):
 
 
 @pytest.mark.usefixtures("quick_runs")
-def test_an_error_while_writing_ends_the_run_in_one_line_before_the_next_charge(
-    config, monkeypatch
-):
-    real = RunDirectory.save_checkpoint
-
-    def full(folder, round_, state):
-        if round_ == 2:
-            raise OSError(28, "No space left on device", f"{config.out}/checkpoint")
-        real(folder, round_, state)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(RunDirectory, "save_checkpoint", full)
-        with pytest.raises(InputError, match=r"cannot be written.*No space left.*--resume") as it:
-            run_training(config, LocalGrid(client_app, 1, config.to_run_config()))
-    assert "\n" not in str(it.value)
-    assert charged(config.out) == [1, 2]
-    assert checkpoints.load(Path(config.out)).round == 1
-    resumed = replace(config, resume=True)
-    run_training(resumed, LocalGrid(client_app, 1, resumed.to_run_config()))
-    assert charged(config.out)[:3] == [1, 2, 2]
-
-
-@pytest.mark.usefixtures("quick_runs")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
 def test_whatever_ends_a_run_waits_for_what_is_being_written(config, monkeypatch, error):
     watch = Watch(monkeypatch)

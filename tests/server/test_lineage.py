@@ -415,14 +415,6 @@ def test_a_base_of_others_has_none(config):
     assert lineage_of(replace(config, base="", lora_rank=0)).runs == ()
 
 
-def test_settings_that_belong_together(config):
-    with pytest.raises(InputError, match="--disjoint is about a population"):
-        replace(config, disjoint=True)
-    for settings in ({"base_privacy": "public"}, {"disjoint": True, "population": "a"}):
-        with pytest.raises(InputError, match="is about a language model or an encoder"):
-            RunConfig(**settings, features="hashing:64")
-
-
 @pytest.fixture
 def head(cli, crowd, quick_runs, tmp_path):
     """A function: the model of a run of a linear head, by more options."""

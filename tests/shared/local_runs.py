@@ -21,6 +21,12 @@ LORA = {
     "cohort": 10, "group_size": 2, "learning_rate": 0.05,
 }  # fmt: skip
 
+#: Beside it, of a policy from labels that leave their users randomized.
+AT_HOME = {
+    "strategy": "local-label", "adjacency": "replace-labels", "rounds": 1, "group_size": 0,
+    "epochs": 12,
+}  # fmt: skip
+
 
 def run(config, nodes=1):
     """The result of a run with these settings."""

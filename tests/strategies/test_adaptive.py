@@ -1,6 +1,5 @@
 """Adaptive clipping: the plan, the node half, the noise in force, where the clip norm goes."""
 
-import dataclasses
 import math
 from dataclasses import replace
 
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from murmuration.preference.linear.examples import PairExamples
-from murmuration.privacy.accounting import accountant
 from murmuration.privacy.accounting.events import PoissonGaussian
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.strategies import adaptive
@@ -85,18 +83,6 @@ def test_plan_binds_everything():
     assert mechanism.event.noise_multiplier == pytest.approx(effective)
     assert plan.noise == pytest.approx(1.5 / 20)
     assert plan.clip.norm == 0.3
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        plan.count_noise = 9.0
-
-
-@pytest.mark.parametrize("adjacency", [Adjacency.ADD_REMOVE, Adjacency.REPLACE])
-def test_for_epsilon_pays_for_the_count_and_no_more_than_it_must(adjacency):
-    plan = AdaptivePlan.for_epsilon(0.5, **{**PLAN, "adjacency": adjacency})
-    assert 0.999 * 0.5 < plan.epsilon() <= 0.5
-    alone = accountant.noise_multiplier_for(
-        0.5, delta=1e-4, probability=0.2, rounds=8, adjacency=adjacency
-    )
-    assert alone < plan.noise_multiplier < 1.04 * alone
 
 
 @pytest.mark.parametrize(
@@ -116,14 +102,6 @@ def test_impossible_plans_cannot_be_built(changes, message):
 
 def test_one_vote_each(checks):
     checks.one_vote_each(half)
-
-
-def test_survives_nan(checks):
-    checks.survives_nan(half)
-
-
-def test_accepts_silence(checks):
-    checks.accepts_silence(half)
 
 
 def count(examples, **parameters):
@@ -212,16 +190,6 @@ def test_sums_that_users_cannot_produce_are_left_out(world, make_examples):
     for name, value in (("sum", full["sum"] * 1.01), ("within", 1.6), ("within", -1.6)):
         assert not strategy.is_valid({**full, name: np.atleast_1d(value)}, 3)
     assert not strategy.is_valid({**full, "within": np.array([np.nan])}, 3)
-
-
-def test_a_user_who_is_not_finite_is_left_out_alone(world, make_examples):
-    examples = make_examples([2] * 10)
-    examples.x_RD[3] = torch.nan
-    made = world(examples, cohort=10, noise_multiplier=1e-9)
-    (released,) = made.run(1)
-    assert made.left_out == []
-    assert np.isfinite(released).all()
-    assert np.isfinite(made.strategy.radius)
 
 
 def test_no_gradients_are_divided_by_less_than_the_least_unit(world, make_examples):

@@ -10,7 +10,6 @@ from language_models import model_on
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
-from murmuration.preference.linear import gradients
 from murmuration.preference.linear.gradients import windows
 from murmuration.privacy.mechanisms.clipping import NoClip, UserClip
 from murmuration.privacy.mechanisms.randomness import Randomness
@@ -87,24 +86,6 @@ def test_a_model_that_does_not_suit_is_refused(make_best_of):
         bounded_sum(make_best_of([2]), asked, keys([0]), Randomness(0), UserClip(1.0))
 
 
-def test_any_grouping_gives_the_same_sum(make_examples, monkeypatch):
-    examples, source, users_S = make_examples(COUNTS), Randomness(0), np.arange(7)
-    whole = bounded_sum(
-        examples, work(np.ones(5), users_S), keys(users_S), source, UserClip(0.3)
-    ).astype(np.float64)
-    alone = sum(
-        bounded_sum(examples, work(np.ones(5), [u]), keys([u]), source, UserClip(0.3)).astype(float)
-        for u in users_S
-    )
-    np.testing.assert_allclose(alone, whole, atol=1e-6)
-    order = np.random.default_rng(0).permutation(7)
-    shuffled = bounded_sum(examples, work(np.ones(5), order), keys(order), source, UserClip(0.3))
-    np.testing.assert_allclose(shuffled, whole, atol=1e-6)
-    monkeypatch.setattr(gradients, "CHUNK_BYTES", 100)
-    chunked = bounded_sum(examples, work(np.ones(5), users_S), keys(users_S), source, UserClip(0.3))
-    np.testing.assert_allclose(chunked, whole, atol=1e-6)
-
-
 def test_windows_move_with_the_round_and_the_seed(make_examples):
     examples, users_S = make_examples([300]), [0]
 
@@ -131,21 +112,6 @@ def test_everything_is_seen_in_time(make_examples):
         asked = TrainRequest({}, {"group-size": 4, "round": round_}, np.arange(1))
         seen |= set(sampled(examples, asked, keys([0]), Randomness(0))[0].tolist())
     assert seen == set(range(40))
-
-
-def test_heavy_users_count_as_one_however_many_judgements_they_have(make_examples):
-    """k_i = min(m_i, G) judgements are averaged, so that each user's weight is the same."""
-    examples = make_examples([1, 3, 1000], dimension=4)
-    examples.x_RD[:] = 1.0
-    examples.y_R[:] = 1.0
-    for group_size in (1, 2, 5000):
-        alone = [
-            bounded_sum(
-                examples, work(np.zeros(4), [u], group_size), keys([u]), Randomness(0), NoClip()
-            )
-            for u in range(3)
-        ]
-        np.testing.assert_allclose(alone, np.full((3, 4), -0.5), rtol=1e-5)
 
 
 def test_a_bound_that_is_derived_from_a_clip_is_asked_for_its_own_sum(language_model, make_rows):

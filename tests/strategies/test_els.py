@@ -66,8 +66,6 @@ def test_plan_binds_everything():
     assert plan.divisor == pytest.approx(40)
     assert plan.noise == pytest.approx(0.45 / 40)
     assert plan.charges == {MixtureGaussian(1.5, 4, 0.1): 8}
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        plan.clip = ExampleClip(9.0)
 
 
 @pytest.mark.parametrize("chosen_at", [0.0, 0.025])
@@ -432,25 +430,9 @@ def test_too_few_nodes_for_masks_are_refused_before_the_group_size_is_paid_for(c
 
 
 @pytest.mark.usefixtures("quick_runs")
-def test_group_privacy(config):
-    result = run(replace(config, strategy="group", group_size=2, adjacency="replace"))
-    probability = els.same_compute(2, 40, 2)
-    rounds = [GroupGaussian(result["noise_multiplier"], 2, probability)] * 4
-    assert charges(result) == [HoldOut(0.2), *rounds, HoldOut(0.2, 0.5)]  # all of ε, for nothing
-    assert 0.495 < result["epsilon"] <= 0.5
-
-
-@pytest.mark.usefixtures("quick_runs")
 def test_group_privacy_that_diverges_is_one_line(config):
     with pytest.raises(InputError, match=r"cannot be certified for 4 releases: .* choose at least"):
         run(replace(config, strategy="group", group_size=400, epsilon=0.01, delta=1e-100))
-    assert not Path(config.out).exists()
-
-
-@pytest.mark.usefixtures("quick_runs")
-def test_sizes_are_checked_before_anything_is_asked(config):
-    with pytest.raises(InputError, match="--cohort 90 is more than the 40 users"):
-        run(replace(config, cohort=90, group_size=2))
     assert not Path(config.out).exists()
 
 

@@ -189,10 +189,8 @@ def test_bands_on_the_command_line(cli):
     assert code == 0
     assert "error with 4 bands" in out
     assert re.search("less noise|gains nothing here", out)
-    for more in (("--cohort", 1_400), ("--adjacency", "replace")):
-        code, _, err = cli(*banded, *more)
-        assert code != 0
-        assert more[0] in " ".join(err)
+    code, _, err = cli(*banded, "--cohort", 1_400)
+    assert code != 0 and "--cohort" in " ".join(err)
 
 
 def test_contract(cli):

@@ -15,7 +15,6 @@ from murmuration.privacy.theorems import Mechanism, Status, Unit, select
 from murmuration.sims.runtimes.execute import execute
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.els import ELS
 from murmuration.strategies.protocol.messages import TrainRequest
 from murmuration.strategies.registry import check_adjacency as check
 from murmuration.strategies.settings.declaration import about, declared, setting
@@ -218,12 +217,6 @@ def test_what_no_theorem_covers_is_refused_and_the_advice_works(name, adjacency)
             check(name, adjacency, replace(own, **{option.replace("-", "_"): choice}))
         for other in others.split(", "):
             check(other, adjacency, registry.named(other).settings())
-
-
-@pytest.mark.parametrize("adjacency", ["replace", "replace-labels"])
-def test_els_is_refused_where_nothing_is_proved(adjacency):
-    with pytest.raises(Unsupported, match="use --adjacency add-remove or zero-out"):
-        check("els", Adjacency(adjacency), ELS.settings())
 
 
 def test_a_strategy_that_is_none():

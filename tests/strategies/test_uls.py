@@ -52,12 +52,9 @@ def test_plan_binds_everything():
     assert made.noise == pytest.approx(0.45 / 20)
     assert made.charges == {PoissonGaussian(0.2, 1.5): 8}
     assert made.mechanism.clip is made.clip
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        made.clip = UserClip(9.0)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        made.clip.norm = 9.0
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        made.mechanism.clip = UserClip(9.0)
+    for frozen, name in ((made.clip, "norm"), (made.mechanism, "clip")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(frozen, name, None)
 
 
 @pytest.mark.parametrize(

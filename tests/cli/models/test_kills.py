@@ -35,11 +35,6 @@ def reward(cli, crowd, tmp_path):
     return tmp_path / "run" / "model"
 
 
-def contents(folder):
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
 def epsilon_of(folder):
     (run,) = lineage_of_model("policy", str(folder), "advice").runs
     return run.epsilon
@@ -86,26 +81,6 @@ def test_an_alignment_that_is_killed_at_every_file_ends_as_if_it_was_not(
     result, whole = (json.loads((f / "result.json").read_text()) for f in (out, tmp_path / "whole"))
     assert result["policy"]["kl"] == pytest.approx(whole["policy"]["kl"], rel=1e-4, abs=1e-5)
     check_same_model(out / "model", tmp_path / "whole" / "model", reward)
-
-
-#: Three of them: one before anything is learnt, one half-way, one at the end.
-THREE = ("the reference's rows", "a checkpoint", "the model's folder")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_three_kills_and_a_resume_come_to_the_model_of_a_run_that_was_not_killed(
-    cli, language_model, reward, prompts, tmp_path
-):
-    base, out = language_model("gpt2"), tmp_path / "policy"
-    command = ("align", "--reward", reward, "--base", base, "--prompts", prompts, *FEW)
-    for name in THREE:
-        resume = ("--resume",) if (out / "config.json").exists() else ()
-        assert killed(*MOMENTS[name], *command, *resume, "--out", out) == KILLED, name
-    assert cli(*command, "--resume", "--out", out)[0] == 0
-    assert cli(*command, "--out", tmp_path / "whole")[0] == 0
-    check_same_model(out / "model", tmp_path / "whole" / "model", reward)
-    assert contents(out / "answers") == contents(tmp_path / "whole" / "answers")
 
 
 def check_same_model(model, other, reward):

@@ -75,14 +75,6 @@ def test_the_sum_is_the_sum_of_each_users_clipped_vector(seed, sizes, dimensions
     assert np.allclose(sum_D.numpy(), expected_D, rtol=1e-12, atol=2e-6 * norm * len(sizes))
 
 
-@given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 39))
-def test_grouping_users_does_not_change_the_sum(seed, users, size):
-    grads_BD = rows(seed, users, 9)
-    whole_D = UserClip(0.5).clip_sum(grads_BD)
-    parts_D = sum(UserClip(0.5).clip_sum(part) for part in grads_BD.split(size))
-    assert torch.equal(whole_D, parts_D)
-
-
 @given(
     st.integers(0, 10**6),
     st.lists(st.sampled_from([0.0, 1e-30, 0.1, 1.0, 3.0, 1e30, math.nan, math.inf]), min_size=1),
@@ -114,8 +106,9 @@ def test_the_sum_as_computed_moves_by_at_most_the_sensitivity(
     )
     moved = sum((one - other) ** 2 for one, other in zip(first, second, strict=True))
     assert moved <= Fraction(clip.sensitivity(adjacency)) ** 2
-    parts = [clip.clip_sum(part_BD).tolist() for part_BD in grads_BD.split(1)]
-    assert first == [sum(map(Fraction, values)) for values in zip(*parts, strict=True)]
+    for size in (1, 3):  # grouping users does not change the sum
+        parts = [clip.clip_sum(part_BD).tolist() for part_BD in grads_BD.split(size)]
+        assert first == [sum(map(Fraction, values)) for values in zip(*parts, strict=True)]
 
 
 def test_blocks_within_a_chunk_cover_every_user_once():

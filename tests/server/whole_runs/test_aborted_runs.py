@@ -192,39 +192,6 @@ def test_what_the_public_learns_of_why(config):
                 assert SECRET.encode() not in path.read_bytes(), path
 
 
-def test_some_who_fail_do_not_end_a_deployment(config):
-    result = run_training(config, Deployed(config, fault="KeyError: 1", bad=(2,), since=1))
-    assert (result["rounds"], result["stopped"]) == (6, None)
-
-
-def test_a_deployment_that_loses_most_of_its_users_ends(config):
-    config = replace(config, seed=0)  # by secret coins, a node may have nobody who is asked
-    found = aborted(config, Deployed(config, fault="KeyError: 1", bad=(1, 2, 3), since=2))
-    assert found.reason is Reason.FEW_ANSWERS
-    assert len(charges(config)) == 4
-    private = private_log(config)[-1]
-    assert [line["nodes that failed"] for line in private["rounds"]] == [3, 3, 3]
-
-
-def test_too_few_online_is_no_round(config):
-    grid = Deployed(config)
-    online = grid.get_node_ids
-    grid.get_node_ids = lambda: list(online())[: 1 if charges_of(config) >= 2 else 4]
-
-    def charges_of(config):
-        path = Path(config.out) / "ledger.jsonl"
-        return len(charges(config)) if path.exists() else 0
-
-    found = aborted(config, grid)
-    assert found.reason is Reason.FEW_NODES
-    assert len(charges(config)) == 2
-    cohorts = [line for line in private_log(config) if "cohort" in line]
-    assert len(cohorts) == 2, "coins were drawn for a round that could not be"
-    again = replace(config, resume=True)
-    assert run_training(again, Deployed(again))["rounds"] == 6
-    assert [c.round for c in charges(config)] == [1, 2, 3, 4, 5, 6]
-
-
 def fails_from(monkeypatch, round_, error, strategy="uls"):
     """The node half fails from a round on; a function that heals it."""
     real, ill = registry.node_halves()[strategy], [True]

@@ -71,26 +71,6 @@ def test_without_noise_it_learns(config):
     assert run(config)["heldout_accuracy"] > 0.55
 
 
-def test_nodes_do_not_change_the_trajectory(config, tmp_path):
-    run(config)
-    other = replace(config, out=str(tmp_path / "other"))
-    run(other, nodes=7)
-    np.testing.assert_allclose(theta(config), theta(other), atol=1e-4)
-
-
-@pytest.mark.parametrize("part", ["lora", "full"])
-def test_resuming_gives_what_an_uninterrupted_run_gives(config, part, broken_off):
-    rank = 2 if part == "lora" else 0
-    whole = replace(config, rounds=4, train=part, lora_rank=rank)
-    expected = run(whole)
-    broken = replace(whole, out=whole.out + "2")
-    broken_off(broken, after=2)
-    found = run(replace(broken, resume=True))
-    np.testing.assert_array_equal(theta(broken), theta(whole))
-    for name in ("epsilon", "heldout_accuracy", "rounds"):
-        assert found[name] == expected[name]
-
-
 def test_a_run_does_not_go_on_in_other_layers(config, broken_off, monkeypatch):
     broken = replace(config, rounds=4)
     broken_off(broken, after=2)
@@ -166,14 +146,6 @@ def test_what_is_saved_is_what_was_trained(config, language_model, kind, part):
 def test_held_out_users_are_asked_too(config):
     result = run(replace(config, test="", heldout=0.3))
     assert 0 < result["heldout_users"] < 50
-
-
-def test_a_node_says_what_is_wrong_before_the_first_round(config, write_rows, make_rows):
-    rows = make_rows([1, 2])
-    rows[1]["rejected"] = "save it " * 50
-    with pytest.raises(InputError, match="row 2: a response of 100 tokens does not fit"):
-        run(replace(config, data=write_rows(rows), users=0, cohort=1))
-    assert not Path(config.out).exists()
 
 
 def test_a_node_without_the_memory_ends_the_run_before_anything_is_charged(

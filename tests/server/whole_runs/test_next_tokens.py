@@ -70,27 +70,6 @@ def test_without_noise_it_learns(config, crowd_texts):
     assert losses[-1] == pytest.approx(after["heldout_loss"])
 
 
-@pytest.mark.parametrize("task", ["text", "sft"])
-def test_nodes_do_not_change_the_trajectory(of_task, task):
-    one = of_task(task)
-    run(one)
-    other = replace(one, out=one.out + "2")
-    run(other, nodes=7)
-    np.testing.assert_allclose(theta(one), theta(other), atol=1e-4)
-
-
-@pytest.mark.parametrize("task", ["text", "sft"])
-def test_resuming_gives_what_an_uninterrupted_run_gives(of_task, task, broken_off):
-    whole = of_task(task, rounds=4)
-    expected = run(whole)
-    broken = replace(whole, out=whole.out + "2")
-    broken_off(broken, after=2)
-    found = run(replace(broken, resume=True))
-    np.testing.assert_array_equal(theta(broken), theta(whole))
-    for name in ("epsilon", "heldout_accuracy", "heldout_loss", "rounds"):
-        assert found[name] == expected[name]
-
-
 @pytest.mark.parametrize("part", ["lora", "full"])
 def test_what_is_saved_is_what_was_trained(of_task, language_model, part):
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -136,15 +115,6 @@ def test_ties_are_no_reason_not_to_learn_from_responses(of_task, write_rows, mak
 def test_rankings_are_no_reason_either(of_task, crowd_of_four, of_four):
     declared = {**of_four, "model": "btl"}
     assert run(of_task("sft", data=crowd_of_four, **declared))["rounds"] == 2
-
-
-def test_a_node_says_what_is_wrong_before_the_first_round(of_task, write_rows, make_rows):
-    rows = make_rows([1, 2])
-    rows[1]["rejected"] = "save it " * 50
-    config = of_task("sft", data=write_rows(rows), cohort=1)
-    with pytest.raises(InputError, match="row 2: a response of 100 tokens does not fit"):
-        run(config)
-    assert not Path(config.out).exists()
 
 
 def test_an_encoder_is_refused_before_anything_is_asked(config, language_model):

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from local_runs import LORA, run, theta
+from local_runs import AT_HOME, LORA, run, theta
 
 from murmuration.client import store
-from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base.network import language_base
 from murmuration.preference.language.likelihood import load_scorer
 from murmuration.preference.language.row_cache import FOLDER
@@ -21,10 +20,6 @@ pytestmark = [
     pytest.mark.usefixtures("quick_runs"),
     pytest.mark.settings(**{**LORA, "test": ""}, task="policy"),
 ]
-AT_HOME = {
-    "strategy": "local-label", "adjacency": "replace-labels", "rounds": 1, "group_size": 0,
-    "epochs": 12,
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -109,14 +104,6 @@ def test_nodes_that_tell_labels_load_no_weights(config, crowd, tmp_path, monkeyp
     assert loaded == [False, True]  # users held out are asked how often a policy agrees
 
 
-def test_texts_that_do_not_fit_stop_labels_told_at_home_too(config, crowd, write_rows, make_rows):
-    rows = make_rows([1, 2, 3])
-    rows[1]["rejected"] = "save it " * 50
-    with pytest.raises(InputError, match=r"row 2: a response of \d+ tokens does not fit"):
-        run(config.changed(data=write_rows(rows), test=crowd, **AT_HOME))
-    assert not Path(config.out).exists()
-
-
 def test_pairs_beyond_the_clip_are_counted(config, crowd):
     far = config.changed(strategy="nonprivate", rounds=3, cohort=50, loss="square-dpo", beta=5.0,
                  r_max=0.05, test=crowd)  # fmt: skip
@@ -133,26 +120,6 @@ def test_held_out_users_are_asked_once_and_with_noise(config):
     assert result["heldout_epsilon"] == 2.0 and result["heldout_noise"] > 0.0
     spent = [json.loads(line) for line in (Path(settings.out) / "ledger.jsonl").open()]
     assert sum("held-out" in str(line.get("covers")) for line in spent) == 1
-
-
-@pytest.mark.parametrize("changes", [{}, AT_HOME], ids=["uls", "local-label"])
-def test_nodes_do_not_change_the_trajectory(config, changes):
-    one = config.changed(**changes)
-    run(one)
-    other = one.changed(out=one.out + "2")
-    run(other, nodes=7)
-    np.testing.assert_allclose(theta(one), theta(other), atol=1e-4)
-
-
-def test_resuming_gives_what_an_uninterrupted_run_gives(config, broken_off):
-    whole = config.changed(rounds=4)
-    expected = run(whole)
-    broken = whole.changed(out=whole.out + "2")
-    broken_off(broken, after=2)
-    found = run(broken.changed(resume=True))
-    np.testing.assert_array_equal(theta(broken), theta(whole))
-    for name in ("epsilon", "heldout_accuracy", "rounds"):
-        assert found[name] == expected[name]
 
 
 def test_runs_on_the_same_texts_compute_references_once(config, crowd, tmp_path, monkeypatch):
@@ -235,16 +202,3 @@ def test_coins_come_with_the_data_and_not_from_an_option(config, tmp_path, crowd
         paths.append(config.changed(strategy="nonprivate", **settings, out=config.out + str(flip)))
         run(paths[-1])
     assert not np.allclose(theta(paths[0]), theta(paths[1]), atol=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"kind": "top-1", "responses": 4}, "--model btl is a model of pairs"),
-        ({**AT_HOME, "loss": "kto"}, "--loss must be one of"),
-        ({"beta": -0.1}, "--beta must be a positive number"),
-    ],
-)
-def test_what_cannot_be_is_refused(config, wrong, said):
-    with pytest.raises(InputError, match=said):
-        config.changed(**wrong)

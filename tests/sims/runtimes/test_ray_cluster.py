@@ -1,20 +1,13 @@
 """What there is room for, and whose cluster is used."""
 
-import json
 import os
-import signal
-import socket
 import subprocess
 import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
-import httpx
 import pytest
-from machines import ray_cluster
-from walks import ROOT
 
 from murmuration.preference.data.errors import InputError
 from murmuration.sims.runtimes.ray_cluster import (
@@ -126,18 +119,6 @@ def test_what_ray_can_give(gpus):
     assert Workers(gpus=gpus).gpus == gpus
 
 
-def run(*arguments, **environment):
-    command = [sys.executable, "-m", "murmuration.cli.main", "run", "--runtime", "ray", "--json"]
-    environment = {**os.environ, **environment}
-    return subprocess.run(
-        [*command, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
-
-
 _TASK = """
 import os, pathlib, stat, sys
 from murmuration.sims.runtimes.ray_cluster import cluster
@@ -177,14 +158,6 @@ def test_nothing_is_left_of_a_cluster_of_our_own(tmp_path, tmpdir, ending):
     assert not ours
     if tmpdir:
         assert not any((tmp_path / tmpdir).iterdir())
-
-
-def test_an_address_without_a_cluster(crowd, tmp_path):
-    pytest.importorskip("ray")
-    found = run("--data", crowd, "--out", tmp_path / "r", RAY_ADDRESS="127.0.0.1:1")
-    assert found.returncode == 2
-    assert "RAY_ADDRESS=127.0.0.1:1: no cluster there" in found.stderr
-    assert not (tmp_path / "r").exists()
 
 
 @pytest.mark.parametrize(
@@ -233,77 +206,3 @@ def test_what_a_worker_raised_or_died_of_is_one_line():
         ("", "a worker failed (process ? on ?): RuntimeError"),
     ):
         assert str(worker_failed(RuntimeError(text))) == line
-
-
-@pytest.mark.slow
-def test_the_cluster_at_ray_address_is_used(crowd, crowd_test, tmp_path):
-    """It has room for five workers, which this machine's own would not have."""
-    pytest.importorskip("ray")
-    settings = ("--data", crowd, "--test", crowd_test, "--rounds", 5, "--cohort", 20)
-    settings = (*settings, "--delta", 1e-3, "--seed", 3, "--users-per-node", 10)
-    cores = os.cpu_count() or 1
-    with ray_cluster(cores + 2, 1) as there:
-        asked = (*settings, "--workers", cores + 3)
-        found = run(*asked, "--out", tmp_path / "there", **there)
-        assert found.returncode == 0, found.stderr
-        assert json.loads(found.stdout)["rounds"] == 5
-        asked = (*settings, "--workers", 2, "--cpus-per-worker", cores + 2)
-        refused = run(*asked, "--out", tmp_path / "none", **there)
-    assert refused.returncode == 2
-    assert f"room for 1 workers of {cores + 2} CPUs" in refused.stderr
-    here = run(*settings, "--workers", 1, "--out", tmp_path / "here")
-    assert here.returncode == 0, here.stderr
-    models = [tmp_path / name / "model" / "model.safetensors" for name in ("there", "here")]
-    assert models[0].read_bytes() == models[1].read_bytes()
-
-
-@pytest.mark.slow
-def test_a_submitted_job(crowd, crowd_test, tmp_path):
-    """The documented line, against a cluster with a job server; needs ray[default]."""
-    pytest.importorskip("aiohttp_cors")
-    pytest.importorskip("opencensus")
-    ports = []
-    for _ in range(2):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            ports.append(free.getsockname()[1])
-    ray = [sys.executable, "-m", "ray.scripts.scripts"]
-    # A job's python is that of the machine it runs on.
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path}
-    environment.pop("PYTHONPATH", None)  # the code comes with the job
-    head = subprocess.Popen(
-        [
-            *(*ray, "start", "--head", "--block", "--num-cpus", "2", "--port", str(ports[0])),
-            *("--dashboard-host", "127.0.0.1", "--dashboard-port", str(ports[1])),
-        ],
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        env=environment,
-    )
-    server = f"http://127.0.0.1:{ports[1]}"
-    job = [*ray, "job", "submit", "--address", server, "--working-dir", str(ROOT), "--"]
-    job += ["python", "-m", "murmuration", "run"]
-    job += ["--runtime", "ray", "--test", crowd_test, "--rounds", "3", "--cohort", "10"]
-    job += ["--delta", "1e-3"]
-    try:
-        deadline = time.monotonic() + 120
-        while True:
-            try:
-                httpx.get(f"{server}/api/version").raise_for_status()
-                break
-            except httpx.HTTPError:
-                assert time.monotonic() < deadline
-                time.sleep(0.5)
-        good = [*job, "--data", crowd, "--out", str(tmp_path / "run")]
-        bad = [*job, "--data", str(tmp_path / "none.jsonl"), "--out", str(tmp_path / "bad")]
-        ends = [
-            subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-            for command in (good, bad)
-        ]
-    finally:
-        os.killpg(head.pid, signal.SIGKILL)
-        head.wait()
-    assert [end.returncode for end in ends] == [0, 1], ends[0].stdout + ends[0].stderr
-    assert json.loads((tmp_path / "run" / "result.json").read_text())["rounds"] == 3
-    assert "none.jsonl" in ends[1].stdout

@@ -206,9 +206,12 @@ def test_tally_round_trip():
         told(2.0 * STEPS, 1.0 * STEPS),  # three users, where two were asked
         told(1e12, 0.0),
         told(-1.0, STEPS + 1.0),
+        told(-1.0 * STEPS, 2.0 * STEPS),
+        told(3.0 * STEPS),
         told(0.5, STEPS - 0.5),
         told(float(STEPS), figures=12),
         told(float(STEPS), figures=2),
+        told(1.0, figures=1),
         told(1, STEPS - 1),  # whole numbers that are no floating-point numbers
     ],
 )

@@ -39,7 +39,6 @@ KINDS = [
     ("thumbs", "thumbs", 1),
 ]
 SUMMED = ["uls", "dp-fedavg", "els", "adaptive", "aup-centred"]
-SOLVED = ["label-moment", "objective-perturbation"]
 DIMENSION = 37
 
 

@@ -12,7 +12,6 @@ from local_runs import run
 
 from murmuration.client.app import app
 from murmuration.client.store import load
-from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.schema import PAIRS, Schema
 from murmuration.preference.estimation.randomized_labels import RandomizedLabels
 from murmuration.preference.features.hashing import HashingFeatures, feature_map
@@ -257,26 +256,6 @@ def weights(result):
 
 
 @pytest.mark.usefixtures("quick_runs")
-def test_a_run(config):
-    result = run(config)
-    assert 3.99 < result["epsilon"] <= 4.0
-    assert charges(result) == [LabelEvent(4.0)]
-    assert result["rounds"] == 1
-
-
-@pytest.mark.usefixtures("quick_runs")
-@pytest.mark.parametrize("estimator", ["debiased", "sgd"])
-def test_users_on_nodes_change_nothing(config, tmp_path, estimator):
-    found = [
-        weights(run(config.changed(estimator=estimator, out=str(tmp_path / n)), int(n)))
-        for n in ("1", "7", "50")
-    ]
-    assert np.abs(found[0]).max() > 0
-    assert np.allclose(found[1], found[0], atol=1e-6)
-    assert np.allclose(found[2], found[0], atol=1e-6)
-
-
-@pytest.mark.usefixtures("quick_runs")
 @pytest.mark.parametrize("label_delta", [0.0, 1e-3])
 def test_an_epsilon_between_the_accountants_steps_is_kept(config, label_delta):
     result = run(config.changed(epsilon=1 / 3, label_delta=label_delta))
@@ -321,21 +300,6 @@ def test_labels_told_with_a_delta(config):
     result = run(config.changed(label_delta=1e-4))
     assert charges(result) == [LabelEvent(4.0, 1e-4)]
     assert 3.9 < result["epsilon"] <= 4.0
-
-
-@pytest.mark.usefixtures("quick_runs")
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"label_delta": 0.1}, "part of"),
-        ({"rounds": 5}, "--rounds"),
-        ({"once_per_text": True, "task": "policy", "base": "b"}, "local-label has none"),
-        ({"strategy": "uls", "estimator": "mle"}, "--estimator is for --strategy local-label"),
-    ],
-)
-def test_what_cannot_be_is_refused(config, changes, words):
-    with pytest.raises(InputError, match=words):
-        run(config.changed(**{"rounds": 0, **changes}))
 
 
 @pytest.fixture

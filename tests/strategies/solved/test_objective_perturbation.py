@@ -130,19 +130,6 @@ def test_without_noise_the_model_is_found(make_objective_world, population):
     assert population.error(found_D) < 1.2 * population.error(population.likeliest()) + 0.1
 
 
-def test_users_per_node_change_nothing(make_objective_world, population):
-    found = [start(make_objective_world(population.examples, nodes=n)) for n in (1, 6, 43)]
-    for other in found[1:]:
-        np.testing.assert_allclose(found[0], other, atol=1e-6)
-
-
-def test_seeded_runs_repeat(make_objective_world, population):
-    first = start(make_objective_world(population.examples))
-    assert start(make_objective_world(population.examples)).tolist() == first.tolist()
-    other = start(make_objective_world(population.examples, seed=1))
-    assert np.abs(first - other).max() > 1e-3
-
-
 def test_golden(make_objective_world):
     """A change of these numbers is a change of the algorithm."""
     crowd = Population.draw(7, users=50, each=3, dimension=3)

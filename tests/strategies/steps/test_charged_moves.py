@@ -209,27 +209,6 @@ def test_who_says_that_nothing_is_protected_is_stopped_by_the_budget(brought, co
     assert "stopped before round 1" in result["stopped"]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"strategy": "nonprivate"},
-        {"strategy": "local-label", "adjacency": "replace-labels", "rounds": 1},
-        {"strategy": "label-moment", "adjacency": "replace-labels", "rounds": 2},
-        {"strategy": "objective-perturbation", "adjacency": "replace-labels", "rounds": 1},
-        {"strategy": "aup", "variant": "published", "epsilon": 60.0},
-        {"strategy": "aup", "variant": "above-threshold"},
-        {"strategy": "adaptive", "optimizer": "adam", "momentum": 0.5},
-    ],
-    ids=lambda changes: "-".join(str(value) for value in changes.values()),
-)
-@pytest.mark.parametrize("seed", [-1, 4])
-def test_what_charges_in_its_own_way_still_runs(config, changes, seed):
-    rounds = changes.get("rounds", 3)
-    cohort = 0 if rounds < 3 else 20
-    result = run(config, **{"cohort": cohort, "seed": seed, "rounds": 3, **changes})
-    assert result["rounds"] >= 1 or result["stopped"]
-
-
 @pytest.fixture
 def moves(tmp_path):
     with Ledger(
