@@ -15,7 +15,7 @@ A folder ``OUT`` holds:
     result.json       what came of it
     report.html, plots/
     checkpoints/      to go on from; removed at the end
-    private/lock      as of every run (``server.run_folder``)
+    private/lock      as of every run (``server.record.run_folder``)
 
 Training ends early where the divergence passes its budget, or where the reward that is climbed and
 the true one part: the first goes on rising while the second is worse than it was, beyond chance, at
@@ -70,10 +70,10 @@ from murmuration.privacy.figures import duration
 from murmuration.privacy.promise import Promise
 from murmuration.privacy.strict_json import json_lines
 from murmuration.reporting.promise import details
-from murmuration.server.lineage import files_of
-from murmuration.server.marks import mark_of
-from murmuration.server.run_files import read_json
-from murmuration.server.run_folder import RunFolder, check_place
+from murmuration.server.record.lineage import files_of
+from murmuration.server.record.marks import mark_of
+from murmuration.server.record.run_files import read_json
+from murmuration.server.record.run_folder import RunFolder, check_place
 
 FORMAT = "murmuration-aligned-1"
 #: Layers that LoRA changes where nobody says which: no noise is added here, and two learnt less in

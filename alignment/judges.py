@@ -17,7 +17,7 @@ from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.checkpoint import weights_digest
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.extensions import ExtensionError, Group
-from murmuration.server.lineage import result_of_training
+from murmuration.server.record.lineage import result_of_training
 from murmuration.sims.population.population import Population
 
 POPULATION = "population"

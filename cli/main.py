@@ -86,7 +86,7 @@ app = typer.Typer(
 
 def _tell_version(asked: bool) -> None:
     if asked:
-        from murmuration.privacy.versions import version as installed
+        from murmuration.server.versions import version as installed
 
         typer.echo(f"murmuration {installed()}")
         raise typer.Exit

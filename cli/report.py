@@ -89,8 +89,8 @@ def _compared(seen: Sequence[Any], path: Path) -> Path:
 
 
 def _derived(folder: Path) -> EntryPoint | None:
-    from murmuration.server.lineage import derived_run
-    from murmuration.server.run_files import read_json
+    from murmuration.server.record.lineage import derived_run
+    from murmuration.server.record.run_files import read_json
 
     with suppress(InputError):  # it is damaged, which is said of a run that it might be
         return derived_run(read_json(folder / "result.json"))

@@ -28,7 +28,7 @@ from murmuration.privacy.disclosure import Released
 from murmuration.privacy.figures import counted
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.secure_aggregation.party import LEAST_PARTIES
-from murmuration.server.run_directory import Value
+from murmuration.server.record.run_directory import Value
 from murmuration.server.training import with_hold_out
 from murmuration.strategies import registry
 from murmuration.strategies.base import Participants

@@ -29,9 +29,9 @@ from murmuration.deploy.terms import RUN, usual_run, with_usual
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.figures import counted, share_text
 from murmuration.reporting.live.progress import RoundProgress
+from murmuration.server.record.result import Result
+from murmuration.server.record.run_files import REFUSED, handed_over
 from murmuration.server.registration import registration_for
-from murmuration.server.result import Result
-from murmuration.server.run_files import REFUSED, handed_over
 from murmuration.sims.runtimes.app_bundle import write_bundle
 from murmuration.sims.runtimes.tail import Tail
 from murmuration.strategies import registry

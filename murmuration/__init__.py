@@ -82,7 +82,7 @@ else:
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from murmuration.privacy.versions import version
+        from murmuration.server.versions import version
 
         return version()
     if name in _PLACES:

@@ -9,8 +9,8 @@ from murmuration.preference.data.errors import InputError, disk_errors_as
 from murmuration.privacy.durable_files import replace_file
 from murmuration.reporting import report
 from murmuration.reporting.comparison import RunSeen, comparison_page, digest_of_test, read_run
-from murmuration.server.run_files import read_json, read_metrics
-from murmuration.server.run_lock import RunInUse, RunLock
+from murmuration.server.record.run_files import read_json, read_metrics
+from murmuration.server.record.run_lock import RunInUse, RunLock
 
 _OF_AUDIT = ("target", "adjacency", "epsilon_claimed", "epsilon_lower", "confidence")
 

@@ -26,8 +26,8 @@ from murmuration.privacy.figures import (
 from murmuration.privacy.promise import delta_text, epsilon_text, with_seed_known
 from murmuration.reporting.facts import facts
 from murmuration.reporting.jinja import TEMPLATES, html_templates
-from murmuration.server.result import Result
-from murmuration.server.run_files import read_json, read_metrics
+from murmuration.server.record.result import Result
+from murmuration.server.record.run_files import read_json, read_metrics
 
 _NO_LEDGER = "Its ledger is not there, or not intact: nobody can tell what was spent."
 _DISAGREE = "Its result and its ledger do not agree: the larger ε of both is shown."

@@ -44,9 +44,9 @@ from murmuration.reporting.promise import (
     paragraphs,
     table,
 )
-from murmuration.server.lineage import CARD, files_of, lineage_of_saved, result_of_training
-from murmuration.server.lineage import FILE as PRIVACY
-from murmuration.server.run_files import read_json
+from murmuration.server.record.lineage import CARD, files_of, lineage_of_saved, result_of_training
+from murmuration.server.record.lineage import FILE as PRIVACY
+from murmuration.server.record.run_files import read_json
 
 #: What is copied, by pattern; ``privacy.json`` and ledgers are written anew.
 SHARED = (

@@ -17,7 +17,7 @@ from murmuration.privacy.accounting.by_event import rows_of
 from murmuration.privacy.accounting.ledger import read_account
 from murmuration.privacy.accounting.ledger_lines import LedgerError
 from murmuration.privacy.adjacency import Adjacency
-from murmuration.server.run_files import read_json
+from murmuration.server.record.run_files import read_json
 from murmuration.strategies.config import CHECK, SETTINGS, RunConfig
 
 _MOST_PARTS = 12

@@ -10,7 +10,7 @@ from murmuration.reporting.facts import sampling
 from murmuration.reporting.model_card import model_card
 from murmuration.reporting.promise import details
 from murmuration.reporting.report import write_report
-from murmuration.server.result import Result
+from murmuration.server.record.result import Result
 from murmuration.strategies.config import RunConfig
 
 

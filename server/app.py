@@ -14,8 +14,8 @@ from flwr.serverapp import Grid, ServerApp
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.figures import share_text
 from murmuration.privacy.promise import epsilon_text
+from murmuration.server.record.run_files import REFUSED, settings_of
 from murmuration.server.run import run_training
-from murmuration.server.run_files import REFUSED, settings_of
 from murmuration.server.training import OnMetrics
 from murmuration.strategies.config import RunConfig, refuse_seed
 from murmuration.strategies.protocol.availability import RunAborted

@@ -25,7 +25,7 @@ from murmuration.privacy.accounting.ledger import BudgetExceeded, Ledger
 from murmuration.privacy.disclosure import OperatorOnly, Released
 from murmuration.privacy.mechanisms.tally import COVERS, Tally, TallyRelease
 from murmuration.privacy.user_histogram import ACCURACIES, Spread
-from murmuration.server.resuming import HELD_OUT_FIGURES
+from murmuration.server.record.resuming import HELD_OUT_FIGURES
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.spec import RunContext

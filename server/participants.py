@@ -11,8 +11,8 @@ from flwr.serverapp import Grid
 
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.randomness import Randomness
+from murmuration.server.record.run_directory import RunDirectory
 from murmuration.server.registration import registration_for
-from murmuration.server.run_directory import RunDirectory
 from murmuration.strategies import registry as catalogue
 from murmuration.strategies.base import CohortStrategy, Participants
 from murmuration.strategies.config import RunConfig

@@ -33,11 +33,11 @@ from murmuration.server.baselines import (
     on_public_test,
 )
 from murmuration.server.evaluation import examples_of_test, on_bad_rows, read_test
-from murmuration.server.lineage import files_of, lineage_of, lineage_of_start
-from murmuration.server.marks import lineage_of_data
 from murmuration.server.policy_distance import measured
-from murmuration.server.result import Result
-from murmuration.server.run_directory import RunDirectory
+from murmuration.server.record.lineage import files_of, lineage_of, lineage_of_start
+from murmuration.server.record.marks import lineage_of_data
+from murmuration.server.record.result import Result
+from murmuration.server.record.run_directory import RunDirectory
 from murmuration.server.training import OnMetrics, begun, train
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted

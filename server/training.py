@@ -26,8 +26,6 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Disclosure, Public, Shown
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.promise import Promise
-from murmuration.privacy.versions import versions
-from murmuration.server.checkpoints import Checkpoint, InBackground
 from murmuration.server.evaluation import (
     final_evaluation,
     on_held_out,
@@ -35,8 +33,10 @@ from murmuration.server.evaluation import (
 )
 from murmuration.server.outcome import Pace, marked, result_of, terms_of
 from murmuration.server.participants import REFRESH, participants, refresh
+from murmuration.server.record.checkpoints import Checkpoint, InBackground
+from murmuration.server.record.run_directory import RunDirectory
 from murmuration.server.refusals import check_refusals, show_newcomers
-from murmuration.server.run_directory import RunDirectory
+from murmuration.server.versions import versions
 from murmuration.strategies import registry
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import RunAborted

@@ -28,9 +28,10 @@ import numpy as np
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.disclosure import Shown
 from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.counting_clip import CountingClip
 from murmuration.privacy.mechanisms.distributed import NodeNoise, NoisySum, node_noise
 from murmuration.privacy.mechanisms.grid import COUNT_STEP
-from murmuration.privacy.mechanisms.noisy_sum import CountingClip, JointSum, sum_noise_for
+from murmuration.privacy.mechanisms.noisy_sum import JointSum, sum_noise_for
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import PoissonSampler
 from murmuration.privacy.theorems import Unit, select

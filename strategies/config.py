@@ -38,7 +38,7 @@ from murmuration.strategies.settings.toml_text import parse_toml
 from murmuration.strategies.spec import Strategy
 
 #: In a ``config.json``, beside the settings: what ties them to the run's secret keys
-#: (``server.run_files.check_of``).
+#: (``server.record.run_files.check_of``).
 CHECK = "check"
 #: The named choice ``--delta n^-1.1``: always below 1 / users.
 DELTA_EXPONENT = -1.1

@@ -35,9 +35,9 @@ from murmuration.privacy.disclosure import Disclosure
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.selection.random_stopping import CandidateCost, RandomStopping
 from murmuration.privacy.selection.stopping_time import StoppingTime
-from murmuration.server.result import Result
-from murmuration.server.run_files import read_json
-from murmuration.server.run_folder import RunFolder
+from murmuration.server.record.result import Result
+from murmuration.server.record.run_files import read_json
+from murmuration.server.record.run_folder import RunFolder
 from murmuration.sims.runtimes.execute import check_data
 from murmuration.sims.runtimes.sweep import Failed
 from murmuration.strategies import registry

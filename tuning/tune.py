@@ -14,7 +14,7 @@ from murmuration.api.rows import rows_written
 from murmuration.api.run import Run
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.in_memory import Source
-from murmuration.server.run_files import read_json
+from murmuration.server.record.run_files import read_json
 from murmuration.sims.runtimes import Runtime
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def tune(
     """
     quiet_libraries()
     from murmuration.api.config import as_written, run_folder
-    from murmuration.server.run_folder import check_free
+    from murmuration.server.record.run_folder import check_free
     from murmuration.tuning.candidates import run_all
     from murmuration.tuning.search import begun_with, run_search
 
@@ -156,8 +156,8 @@ def _refuse_lineage(configs: Sequence[RunConfig]) -> None:
     """InputError for features that were trained on users, or rows that private models made."""
     from murmuration.preference.features.hashing import parse_features
     from murmuration.preference.kinds.starting import is_folder_of_a_model
-    from murmuration.server.lineage import lineage_of, lineage_of_start
-    from murmuration.server.marks import marks_in
+    from murmuration.server.record.lineage import lineage_of, lineage_of_start
+    from murmuration.server.record.marks import marks_in
 
     first = configs[0]  # of what no grid varies
     if is_folder_of_a_model(first.start) and lineage_of_start(first.start, first.base_privacy).runs:

@@ -14,8 +14,8 @@ from murmuration.privacy.accounting.ledger import Ledger, read_account
 from murmuration.privacy.promise import Promise, ReleasedRun
 from murmuration.privacy.theorems import Mechanism, select
 from murmuration.reporting.run_end import RunReport
-from murmuration.server.result import Result
-from murmuration.server.run_folder import RunFolder
+from murmuration.server.record.result import Result
+from murmuration.server.record.run_folder import RunFolder
 from murmuration.sims.runtimes.shown_prompts import PLACE
 from murmuration.strategies.config import RunConfig
 

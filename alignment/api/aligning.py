@@ -143,8 +143,8 @@ def align(
     from murmuration.alignment.supervised import Rows, Supervised
     from murmuration.preference.language.generation import PublicSeed, Sampling
     from murmuration.preference.language.reward import system_of
-    from murmuration.server.lineage import lineage_of_saved
-    from murmuration.server.marks import lineage_of_rows
+    from murmuration.server.record.lineage import lineage_of_saved
+    from murmuration.server.record.marks import lineage_of_rows
     from murmuration.sims.runtimes.tracking import tracked
     from murmuration.terminal.status import status
 

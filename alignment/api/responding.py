@@ -136,8 +136,8 @@ def respond(
     )
     from murmuration.alignment.public_prompts import public_prompts
     from murmuration.preference.language.generation import Sampling
-    from murmuration.server.lineage import lineage_of_saved
-    from murmuration.server.marks import mark_of, mark_of_model, mark_of_served
+    from murmuration.server.record.lineage import lineage_of_saved
+    from murmuration.server.record.marks import mark_of, mark_of_model, mark_of_served
     from murmuration.sims.population.prompts import prompts_of
     from murmuration.terminal.status import status
 

@@ -32,8 +32,8 @@ from murmuration.preference.features.words import words_of
 from murmuration.preference.language.generation import PublicSeed, Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood, load_next_token
 from murmuration.privacy.strict_json import finite
-from murmuration.server.lineage import lineage_of_model
-from murmuration.server.marks import mark_of_model, mark_of_rows, mark_of_served
+from murmuration.server.record.lineage import lineage_of_model
+from murmuration.server.record.marks import mark_of_model, mark_of_rows, mark_of_served
 
 FORMAT = "murmuration-comparison-1"
 _FILE = re.compile(r".*\.jsonl(\.gz)?", re.IGNORECASE | re.DOTALL)

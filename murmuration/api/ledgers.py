@@ -31,9 +31,9 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.figures import counted
 from murmuration.privacy.mechanisms.distributed import against_server
 from murmuration.privacy.promise import Promise, ReleasedRun, combined
-from murmuration.server.lineage import derived_run, looks_like_ours, promise_of_run
-from murmuration.server.resuming import Done, missing
-from murmuration.server.run_files import read_json
+from murmuration.server.record.lineage import derived_run, looks_like_ours, promise_of_run
+from murmuration.server.record.resuming import Done, missing
+from murmuration.server.record.run_files import read_json
 from murmuration.strategies.protocol.stated_plan import cost
 
 _RUN, _OWN = "ledger.jsonl", "own-ledger.jsonl"

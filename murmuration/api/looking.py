@@ -92,7 +92,7 @@ def written_split(
         InputError: share or folder is missing, or the source cannot be split.
     """
     from murmuration.preference.data.splitting import split_users
-    from murmuration.server.marks import mark_of_rows
+    from murmuration.server.record.marks import mark_of_rows
 
     if share is None or out is None:
         raise InputError("--split-users SHARE and --out DIR belong together")
@@ -118,7 +118,7 @@ def written_conversion(
     """
     from murmuration.preference.data.splitting import convert
     from murmuration.privacy.figures import counted
-    from murmuration.server.marks import mark_of_rows
+    from murmuration.server.record.marks import mark_of_rows
 
     mark = mark_of_rows(source)
     made = convert(

@@ -54,9 +54,9 @@ class Run:
             InputError: there is none, or it is not finished.
         """
         path = Path(folder).expanduser().absolute()
-        from murmuration.server.lineage import derived_run
-        from murmuration.server.result import FILE, Result
-        from murmuration.server.run_files import read_json
+        from murmuration.server.record.lineage import derived_run
+        from murmuration.server.record.result import FILE, Result
+        from murmuration.server.record.run_files import read_json
 
         if not (written := read_json(path / FILE)):
             raise InputError(f"{folder}: no finished run: it has no {FILE}")
@@ -73,7 +73,7 @@ class Run:
         Raises:
             InputError: its files do not fit each other.
         """
-        from murmuration.server.lineage import promise_of_run
+        from murmuration.server.record.lineage import promise_of_run
 
         return promise_of_run(self.path)
 

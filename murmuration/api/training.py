@@ -80,7 +80,7 @@ def train(
     quiet_libraries()
     from murmuration.api.config import config_of
     from murmuration.privacy.disclosure import on_terminal
-    from murmuration.server.run_folder import check_free
+    from murmuration.server.record.run_folder import check_free
 
     try:
         runtime = Runtime(runtime)

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from murmuration.preference.data.errors import InputError, disk_errors_as
-from murmuration.privacy.versions import DISTRIBUTION, version
+from murmuration.server.versions import DISTRIBUTION, version
 
 _TEMPLATES = Path(__file__).parent / "templates"
 #: As Flower Hub names apps.

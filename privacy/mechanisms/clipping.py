@@ -121,7 +121,7 @@ class UserClip:
             _add_blocks(grad_D, factor, self.step, blocks_P[parts[piece]], sum_D)
 
         on_each_core(measure, len(parts))
-        factor = _factor(math.sqrt(_in_order(square_P)), self.norm * ROUNDING, self.step)
+        factor = shortening(math.sqrt(_in_order(square_P)), self.norm * ROUNDING, self.step)
         if factor:
             on_each_core(add, len(parts))
 
@@ -160,7 +160,7 @@ def add_there(
     ]
     length_B = torch.stack(of_rows).cpu()
     for row, length in enumerate(length_B.tolist()):
-        if factor := _factor(length, norm, step):
+        if factor := shortening(length, norm, step):
             for piece in pieces:
                 sum_D[piece].add_(apart(row, piece).mul_(factor).trunc_(), alpha=step)
     return length_B
@@ -189,14 +189,14 @@ def _add_clipped(grads_BD: np.ndarray, norm: float, step: float, steps_D: np.nda
         total = 0.0
         for start in range(0, len(grad_D), BLOCK):
             total += square(grad_D[start : start + BLOCK])
-        factor = _factor(math.sqrt(total), norm, step)
+        factor = shortening(math.sqrt(total), norm, step)
         if factor != 0.0:
             for d in range(len(grad_D)):
                 steps_D[d] += np.trunc(factor * grad_D[d])
 
 
 @kernel()
-def _factor(length: float, norm: float, step: float) -> float:
+def shortening(length: float, norm: float, step: float) -> float:
     """The factor that shortens a vector to ``norm``, in steps; 0 if its length is not finite."""
     # By a power of two: nothing is rounded.
     return norm / max(norm, length) / step if math.isfinite(length) else 0.0

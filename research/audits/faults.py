@@ -478,7 +478,7 @@ FAULTS = {
     "public-coins": Fault(
         "the key of who is held out, made from a public name",
         partial(audit_hold_out, attack=Attack(_MOSTLY, trained_key(_MOSTLY))),
-        "tests/server/test_run_directory.py::test_who_is_held_out_is_drawn_once",
+        "tests/server/record/test_run_directory.py::test_who_is_held_out_is_drawn_once",
         "the coins have 32 secret bytes of their own, from which nothing else is made",
         trials=4_000,
         epsilon=0.25,

@@ -32,6 +32,7 @@ from murmuration.privacy.continual.buffered import BufferedToeplitz
 from murmuration.privacy.continual.correlated_sum import CorrelatedNoise, CorrelatedSum
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.clipping import UserClip
+from murmuration.privacy.mechanisms.counting_clip import CountingClip
 from murmuration.privacy.mechanisms.discrete_gaussian import DiscreteNoise, installed
 from murmuration.privacy.mechanisms.distributed import (
     DistributedNoise,
@@ -41,7 +42,6 @@ from murmuration.privacy.mechanisms.distributed import (
     with_share,
 )
 from murmuration.privacy.mechanisms.noisy_sum import (
-    CountingClip,
     GaussianSum,
     JointSum,
     sum_noise_for,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import tomli_w
 
-from murmuration.privacy.versions import DISTRIBUTION, version
+from murmuration.server.versions import DISTRIBUTION, version
 
 #: Files of the package, as patterns, that a ServerApp and a ClientApp import or read: of rooms
 #: beside the core those that bring strategies, and of research, which only a checkout has, these.

@@ -26,12 +26,12 @@ from murmuration.privacy.figures import counted, duration
 from murmuration.privacy.plugins import brought
 from murmuration.server.app import app as server_app
 from murmuration.server.evaluation import on_bad_rows
-from murmuration.server.result import Result
+from murmuration.server.record.result import Result
+from murmuration.server.record.run_directory import RunDirectory
+from murmuration.server.record.run_files import former_nodes
+from murmuration.server.record.run_folder import check_free
+from murmuration.server.record.run_lock import RunInUse, RunLock
 from murmuration.server.run import check_run
-from murmuration.server.run_directory import RunDirectory
-from murmuration.server.run_files import former_nodes
-from murmuration.server.run_folder import check_free
-from murmuration.server.run_lock import RunInUse, RunLock
 from murmuration.sims.runtimes import Runtime
 from murmuration.sims.runtimes.local import LocalGrid, run_local
 from murmuration.sims.runtimes.others_test import check_others

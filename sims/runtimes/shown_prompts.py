@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from murmuration.privacy.durable_files import replace_file
-from murmuration.server.run_files import read_json
+from murmuration.server.record.run_files import read_json
 
 PLACE = Path("private") / "shown.json"
 _BYTES = 16  # of a hash: among a million prompts two share one with probability 1e-27

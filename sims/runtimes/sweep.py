@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from murmuration.preference.data.errors import InputError, first_line
 from murmuration.privacy.accounting.ledger import LedgerInUse
-from murmuration.server.run_lock import RunInUse
+from murmuration.server.record.run_lock import RunInUse
 from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.ray_cluster import cluster, machines, worker_failed
 from murmuration.strategies.config import RunConfig

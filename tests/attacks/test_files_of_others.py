@@ -28,7 +28,7 @@ from murmuration.privacy.accounting.mixture import MixtureGaussian
 from murmuration.privacy.accounting.terms import RunTerms
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.regular_files import check_folder, open_regular, read_regular
-from murmuration.server.lineage import lineage_of
+from murmuration.server.record.lineage import lineage_of
 from murmuration.strategies.config import read_settings
 
 

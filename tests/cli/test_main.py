@@ -15,7 +15,7 @@ from murmuration.cli import main
 from murmuration.cli.commands import COMMANDS
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.plugins import brought
-from murmuration.privacy.versions import version
+from murmuration.server.versions import version
 from murmuration.strategies.protocol.availability import Reason, RunAborted
 
 GOOD = ["--epsilon", 0.5, "--delta", 1e-3, "--rounds", 3, "--cohort", 10, "--seed", 1]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from murmuration.server.run_lock import RunLock
+from murmuration.server.record.run_lock import RunLock
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from murmuration.deploy.init import Deployment, write_deployment
 from murmuration.deploy.processes import ended_by_signals
 from murmuration.deploy.run import Watch, deployed_config, run_deployed
 from murmuration.preference.data.errors import InputError
-from murmuration.server.run_files import SETTINGS_FILE, settings_of
+from murmuration.server.record.run_files import SETTINGS_FILE, settings_of
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import Reason
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rooms import ROOMS
 
-from murmuration.privacy.versions import DISTRIBUTION
+from murmuration.server.versions import DISTRIBUTION
 
 ROOT = Path(__file__).parents[2]
 _OURS = (

@@ -20,8 +20,8 @@ from murmuration.privacy.disclosure import (
 )
 from murmuration.reporting.live.live_view import LiveView
 from murmuration.reporting.live.progress import RoundProgress
-from murmuration.server.result import Result
-from murmuration.server.run_directory import RunDirectory
+from murmuration.server.record.result import Result
+from murmuration.server.record.run_directory import RunDirectory
 from murmuration.strategies.config import RunConfig
 
 PRIVATE = 21365

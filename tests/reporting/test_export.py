@@ -14,7 +14,7 @@ from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.likelihood import load_scorer
 from murmuration.privacy import attack_bounds
 from murmuration.reporting.export import Sharing, export
-from murmuration.server.lineage import lineage_of_saved
+from murmuration.server.record.lineage import lineage_of_saved
 from murmuration.strategies.config import RunConfig
 
 pytestmark = pytest.mark.usefixtures("quick_runs")

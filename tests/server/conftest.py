@@ -7,7 +7,7 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.terms import RunTerms
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.promise import Promise, ReleasedRun
-from murmuration.server.lineage import files_of
+from murmuration.server.record.lineage import files_of
 from murmuration.strategies.config import RunConfig
 
 
@@ -15,8 +15,8 @@ from murmuration.strategies.config import RunConfig
 def broken_off(monkeypatch):
     """A function: run a config and die right after the checkpoint of a round."""
     from murmuration.client.app import app as client_app
+    from murmuration.server.record.run_directory import RunDirectory
     from murmuration.server.run import run_training
-    from murmuration.server.run_directory import RunDirectory
     from murmuration.sims.runtimes.local import LocalGrid
 
     class Killed(BaseException):

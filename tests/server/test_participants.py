@@ -13,8 +13,8 @@ from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.privacy.accounting.ledger import read_charges
 from murmuration.server import participants as module
+from murmuration.server.record.run_directory import RunDirectory
 from murmuration.server.run import run_training
-from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.protocol.availability import RunAborted
 

@@ -23,8 +23,8 @@ from murmuration.privacy.accounting.ledger import Ledger, read_charges
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import grid as grids
 from murmuration.server import training
+from murmuration.server.record.run_directory import RunDirectory
 from murmuration.server.run import run_training
-from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.stated_plan import StatedPlan

@@ -8,7 +8,7 @@ from safetensors.numpy import load_file
 
 from murmuration.client.app import app as client_app
 from murmuration.research.bench import flower_runs
-from murmuration.server import lineage
+from murmuration.server.record import lineage
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.execute import execute
 from murmuration.sims.runtimes.local import LocalGrid

@@ -34,8 +34,8 @@ from neighbours import CHANGED, DECLARED, GONE, USERS, Change, after, everybody,
 import murmuration.client.hosting
 import murmuration.client.store
 import murmuration.privacy.accounting.ledger
+import murmuration.server.record.run_directory
 import murmuration.server.run
-import murmuration.server.run_directory
 import murmuration.server.training
 import murmuration.strategies.aup.published
 import murmuration.strategies.els
@@ -251,7 +251,7 @@ def stop_clocks(patched: pytest.MonkeyPatch) -> None:
     """Time does not pass for the server and in its ledger, whose hashes cover it; and all runs have
     one identity, and all charges one nonce, which are drawn from the operating system whatever the
     data."""
-    patched.setattr(murmuration.server.run_directory.RunDirectory, "run_id", "0" * 32)
+    patched.setattr(murmuration.server.record.run_directory.RunDirectory, "run_id", "0" * 32)
     patched.setattr(murmuration.server.training, "time", _StoppedClock)
     patched.setattr(murmuration.privacy.accounting.ledger, "datetime", _StoppedClock)
     patched.setattr(murmuration.privacy.accounting.ledger, "_nonce", lambda: "0" * 16)

@@ -9,8 +9,8 @@ from rooms import ROOMS
 
 from murmuration.api.run import Run
 from murmuration.privacy.accounting.ledger import read_account
-from murmuration.server.lineage import lineage_of_model
-from murmuration.server.marks import mark_of
+from murmuration.server.record.lineage import lineage_of_model
+from murmuration.server.record.marks import mark_of
 
 pytest.importorskip("trl")
 pytestmark = pytest.mark.usefixtures("quick_runs")

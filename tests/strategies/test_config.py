@@ -9,7 +9,7 @@ import pytest
 
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.mechanisms.hold_out import LEAST_SHARE
-from murmuration.server.run_files import settings_of
+from murmuration.server.record.run_files import settings_of
 from murmuration.strategies import registry
 from murmuration.strategies.config import (
     OWN_SETTINGS,

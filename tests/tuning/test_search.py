@@ -13,7 +13,7 @@ from murmuration.api.ledgers import all_runs
 from murmuration.privacy.accounting.ledger import read_account, read_charges
 from murmuration.privacy.accounting.terms import Caveat
 from murmuration.privacy.selection.random_stopping import CandidateCost, RandomStopping
-from murmuration.server.lineage import lineage_of_saved
+from murmuration.server.record.lineage import lineage_of_saved
 from murmuration.sims.runtimes import execute as execution
 from murmuration.strategies.config import RunConfig
 from murmuration.strategies.protocol.availability import Reason, RunAborted

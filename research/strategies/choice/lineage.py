@@ -2,11 +2,11 @@
 
 A private choice among policies promises what it does if the class does not depend on what the run's
 users judged. So a class is a file that names each policy's contents by their digest, and the runs
-that it came from (``server.lineage``), written before the run; the run goes on with that class and
-no other. A policy that these users may have been trained on is no secret to a choice only if that
-was private itself: then what its runs cost is added to what the choice costs, as for a base, since
-a run may depend on what earlier ones released (basic composition). Where nothing can be added the
-run is refused.
+that it came from (``server.record.lineage``), written before the run; the run goes on with that
+class and no other. A policy that these users may have been trained on is no secret to a choice only
+if that was private itself: then what its runs cost is added to what the choice costs, as for a
+base, since a run may depend on what earlier ones released (basic composition). Where nothing can be
+added the run is refused.
 
 No file can show whether users' data were used in other ways before committing.
 """
@@ -24,7 +24,7 @@ from murmuration.privacy.accounting.terms import RunTerms
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.promise import Promise, ReleasedRun
 from murmuration.research.strategies.choice.policy_class import Policy, write_class
-from murmuration.server.lineage import lineage_of_model
+from murmuration.server.record.lineage import lineage_of_model
 from murmuration.strategies.settings.run import Settings
 
 _BEGIN_AGAIN = "commit a class without it, or what was there when it was committed"

@@ -12,7 +12,7 @@ import murmuration
 from murmuration.api import training
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.reward import system_of
-from murmuration.server.lineage import lineage_of_model
+from murmuration.server.record.lineage import lineage_of_model
 
 pytest.importorskip("trl")
 pytestmark = pytest.mark.usefixtures("quick_runs")

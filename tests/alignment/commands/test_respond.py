@@ -12,8 +12,8 @@ from murmuration.preference.data.loading import load_prompts
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.promise import Promise
-from murmuration.server.lineage import lineage_of_saved
-from murmuration.server.marks import mark_of
+from murmuration.server.record.lineage import lineage_of_saved
+from murmuration.server.record.marks import mark_of
 from murmuration.sims.population.population import Population
 
 pytest.importorskip("transformers")

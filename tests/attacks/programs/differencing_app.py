@@ -17,7 +17,7 @@ from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms.grid import step_for
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.secure_aggregation.party import ProtocolError
-from murmuration.server.run_files import settings_of
+from murmuration.server.record.run_files import settings_of
 from murmuration.strategies.protocol import messages
 from murmuration.strategies.protocol.availability import Attendance
 from murmuration.strategies.protocol.exchange import RoundNotes

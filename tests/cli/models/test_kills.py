@@ -9,7 +9,7 @@ from kills import killed
 from murmuration.preference.language.likelihood import load_scorer
 from murmuration.preference.language.loading import contents_of
 from murmuration.privacy.accounting.ledger import read_charges
-from murmuration.server.lineage import lineage_of_model
+from murmuration.server.record.lineage import lineage_of_model
 
 pytest.importorskip("trl")
 pytestmark = pytest.mark.usefixtures("quick_runs")

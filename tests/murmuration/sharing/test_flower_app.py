@@ -20,9 +20,9 @@ from flwr.cli.config_utils import load_and_validate
 from flwr.cli.utils import collect_files
 
 from murmuration import InputError, Run
-from murmuration.privacy.versions import version
 from murmuration.research.bench.flower_runs import run_flower
-from murmuration.server.run_files import settings_of
+from murmuration.server.record.run_files import settings_of
+from murmuration.server.versions import version
 from murmuration.sharing.flower_app import write_app
 from murmuration.sims.runtimes.local import run_local
 from murmuration.strategies.config import RunConfig

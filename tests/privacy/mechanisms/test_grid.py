@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.mechanisms import grid
 from murmuration.privacy.mechanisms.clipping import ROUNDING, ExampleClip, UserClip
-from murmuration.privacy.mechanisms.noisy_sum import CountingClip
+from murmuration.privacy.mechanisms.counting_clip import CountingClip
 
 NORMS = st.floats(1e-6, 1e6)
 ROWS = hnp.arrays(

@@ -15,7 +15,7 @@ from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import load_judgements
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.linear.examples import pair_examples
-from murmuration.server.lineage import promise_of_run
+from murmuration.server.record.lineage import promise_of_run
 from murmuration.server.run import run_training
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import registry

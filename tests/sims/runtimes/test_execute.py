@@ -22,7 +22,7 @@ SMALL = ["--epsilon", 0.5, "--delta", 1e-3, "--rounds", 3, "--cohort", 10]
 
 
 def crash_at(monkeypatch, round_):
-    from murmuration.server.run_directory import RunDirectory
+    from murmuration.server.record.run_directory import RunDirectory
 
     class Killed(BaseException):
         pass

@@ -19,8 +19,8 @@ from murmuration.privacy.accounting.by_event import rows_of
 from murmuration.privacy.accounting.events import PoissonGaussian, Unprotected
 from murmuration.privacy.accounting.ledger import read_account
 from murmuration.privacy.adjacency import Adjacency
+from murmuration.server.record.run_directory import RunDirectory
 from murmuration.server.run import run_training
-from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
 
 ROUNDS = 5

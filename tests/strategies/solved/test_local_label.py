@@ -20,7 +20,7 @@ from murmuration.privacy.accounting.events import RandomizedLabels as LabelEvent
 from murmuration.privacy.accounting.ledger import Ledger, read_charges
 from murmuration.privacy.mechanisms.randomized_response import LabelPromise, RandomizedResponse
 from murmuration.privacy.mechanisms.randomness import Randomness
-from murmuration.server.run_directory import RunDirectory
+from murmuration.server.record.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.base import Participants
 from murmuration.strategies.protocol.availability import RunAborted

@@ -14,8 +14,8 @@ from murmuration.privacy.accounting.events import PureDp, Unprotected
 from murmuration.privacy.accounting.ledger import Ledger, read_account
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Released
+from murmuration.server.record.run_directory import RunDirectory
 from murmuration.server.run import run_training
-from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies import spec, uls
 from murmuration.strategies.steps.charged_moves import UNCHARGED, ChargedMoves, UnchargedMove

@@ -17,10 +17,17 @@ from murmuration.client.app import app as client_app
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.accounting.chained_record import Head
 from murmuration.privacy.accounting.ledger import Ledger
-from murmuration.server import checkpoints
-from murmuration.server.checkpoints import PLACE, Checkpoint, InBackground, _pieces, load, save
+from murmuration.server.record import checkpoints
+from murmuration.server.record.checkpoints import (
+    PLACE,
+    Checkpoint,
+    InBackground,
+    _pieces,
+    load,
+    save,
+)
+from murmuration.server.record.run_directory import RunDirectory
 from murmuration.server.run import run_training
-from murmuration.server.run_directory import RunDirectory
 from murmuration.sims.runtimes.local import LocalGrid
 from murmuration.strategies.protocol.users import Registry
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from murmuration.privacy import versions as module
-from murmuration.privacy.versions import DISTRIBUTION, UNKNOWN, version, versions
+from murmuration.server import versions as module
+from murmuration.server.versions import DISTRIBUTION, UNKNOWN, version, versions
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,7 +46,7 @@ def test_shipped_code_never_fails_for_its_version(tmp_path, written, told):
     """As a server ships it: below the app's pyproject.toml, where no distribution is installed."""
     place = tmp_path / "app" / "murmuration" / "server"
     place.mkdir(parents=True)
-    (place / "versions.py").write_bytes((ROOT / "privacy" / "versions.py").read_bytes())
+    (place / "versions.py").write_bytes((ROOT / "server" / "versions.py").read_bytes())
     if written is not None:
         (tmp_path / "app" / "pyproject.toml").write_text(written)
     said = "import versions; print(versions.versions()['murmuration'])"

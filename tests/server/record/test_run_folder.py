@@ -12,10 +12,10 @@ import pytest
 
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.disclosure import Disclosure
-from murmuration.server import run_folder
-from murmuration.server.result import Result
-from murmuration.server.run_directory import RunDirectory
-from murmuration.server.run_files import read_json
+from murmuration.server.record import run_folder
+from murmuration.server.record.result import Result
+from murmuration.server.record.run_directory import RunDirectory
+from murmuration.server.record.run_files import read_json
 
 pytestmark = pytest.mark.settings(data="d.jsonl", delta=1e-5, seed=7)
 
@@ -130,7 +130,7 @@ def test_two_processes_at_once_on_one_folder(config, tmp_path):
     """Whoever is refused leaves what the other one wrote."""
     code = (
         "import sys; from murmuration.strategies.config import RunConfig; "
-        "from murmuration.server.run_directory import *\n"
+        "from murmuration.server.record.run_directory import *\n"
         "from murmuration.preference.data.judgements import InputError\n"
         "sys.stdin.readline()\n"
         "for turn in range(30):\n"

@@ -20,7 +20,7 @@ from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.chained_record import head_path
 from murmuration.privacy.accounting.terms import Caveat, RunTerms
 from murmuration.privacy.promise import Promise
-from murmuration.server.lineage import (
+from murmuration.server.record.lineage import (
     lineage_of_saved,
     promise_of_run,
 )
@@ -175,7 +175,7 @@ def test_the_record_of_a_hubs_model_is_fetched(spent, saved, tmp_path, monkeypat
     # As a run has it, the weights have been asked for before, and nothing else of ours.
     program = """
 from transformers.utils.hub import cached_file
-from murmuration.server.lineage import lineage_of
+from murmuration.server.record.lineage import lineage_of
 cached_file("somebody/private", "model.safetensors")
 print(*(run.head for run in lineage_of("--base", "somebody/private", "").runs))
 """

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from murmuration.server.run_lock import RunInUse, RunLock
+from murmuration.server.record.run_lock import RunInUse, RunLock
 
 
 def test_one_at_a_time(tmp_path):
@@ -20,7 +20,7 @@ def test_one_at_a_time(tmp_path):
 def test_a_killed_process_leaves_no_lock(tmp_path):
     code = (
         "import sys, time; from pathlib import Path; "
-        "from murmuration.server.run_lock import RunLock\n"
+        "from murmuration.server.record.run_lock import RunLock\n"
         "lock = RunLock(Path(sys.argv[1])); print('locked', flush=True); time.sleep(120)"
     )
     child = subprocess.Popen(

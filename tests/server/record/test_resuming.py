@@ -20,9 +20,9 @@ from murmuration.privacy.accounting.ledger import LedgerLoss
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Disclosure, Released
 from murmuration.reporting import run_end
-from murmuration.server.result import Result
-from murmuration.server.run_directory import RunDirectory
-from murmuration.server.run_files import read_metrics
+from murmuration.server.record.result import Result
+from murmuration.server.record.run_directory import RunDirectory
+from murmuration.server.record.run_files import read_metrics
 from murmuration.strategies.base import CohortStrategy
 from murmuration.strategies.config import RunConfig
 

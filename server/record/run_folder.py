@@ -20,8 +20,8 @@ from typing import Any, Self
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.disclosure import Disclosure, disclosed
 from murmuration.privacy.durable_files import replace_file
-from murmuration.server.result import FILE, Result
-from murmuration.server.run_lock import RunInUse, RunLock
+from murmuration.server.record.result import FILE, Result
+from murmuration.server.record.run_lock import RunInUse, RunLock
 
 PATIENCE = 5.0  # seconds for the process that a resumed run replaces to end
 

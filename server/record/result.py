@@ -14,7 +14,7 @@ from typing import Any, Self, get_args, get_origin, get_type_hints
 
 from murmuration.preference.data.errors import InputError
 from murmuration.privacy.disclosure import Disclosure, disclosed
-from murmuration.server.run_files import read_json
+from murmuration.server.record.run_files import read_json
 
 FILE = "result.json"
 

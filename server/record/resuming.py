@@ -15,9 +15,9 @@ from pathlib import Path
 from murmuration.privacy.accounting.chained_record import Head
 from murmuration.privacy.accounting.ledger_lines import Account
 from murmuration.privacy.mechanisms.hold_out import HoldOut
-from murmuration.server import checkpoints
-from murmuration.server.checkpoints import Checkpoint
-from murmuration.server.run_files import (
+from murmuration.server.record import checkpoints
+from murmuration.server.record.checkpoints import Checkpoint
+from murmuration.server.record.run_files import (
     HEAD,
     PRIVATE_LOG,
     read_json,

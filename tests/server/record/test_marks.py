@@ -15,8 +15,8 @@ from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.accounting.terms import Caveat
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.promise import Promise, ReleasedRun
-from murmuration.server.lineage import lineage_of_saved, promise_of_run
-from murmuration.server.marks import lineage_of_data, lineage_of_rows, mark_of, mark_of_model
+from murmuration.server.record.lineage import lineage_of_saved, promise_of_run
+from murmuration.server.record.marks import lineage_of_data, lineage_of_rows, mark_of, mark_of_model
 from murmuration.strategies.config import RunConfig
 
 pytestmark = [pytest.mark.usefixtures("quick_runs"), pytest.mark.settings(**LORA)]

@@ -6,7 +6,7 @@ import pytest
 from cards import RESULT
 
 from murmuration.preference.data.errors import InputError
-from murmuration.server.result import FILE, Result
+from murmuration.server.record.result import FILE, Result
 
 
 def test_a_result_is_read_as_it_was_written(tmp_path):

@@ -17,7 +17,7 @@
                     released, names of the private runs that it stands on, the folder's
                     lock: not for release
 
-What it has in common with other runs' folders is in ``server.run_folder``.
+What it has in common with other runs' folders is in ``server.record.run_folder``.
 """
 
 import contextlib
@@ -46,10 +46,10 @@ from murmuration.privacy.durable_files import replace_file
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.regular_files import read_regular
 from murmuration.privacy.strict_json import strict_json
-from murmuration.server import checkpoints, resuming
-from murmuration.server.checkpoints import Checkpoint
-from murmuration.server.result import Result
-from murmuration.server.run_files import (
+from murmuration.server.record import checkpoints, resuming
+from murmuration.server.record.checkpoints import Checkpoint
+from murmuration.server.record.result import Result
+from murmuration.server.record.run_files import (
     HEAD,
     PRIVATE_LOG,
     check_of,
@@ -57,7 +57,7 @@ from murmuration.server.run_files import (
     read_metrics,
     read_private_log,
 )
-from murmuration.server.run_folder import RunFolder
+from murmuration.server.record.run_folder import RunFolder
 from murmuration.strategies.config import CHECK, RunConfig
 from murmuration.strategies.spec import Value
 

@@ -30,9 +30,9 @@ from murmuration.privacy.accounting.terms import Caveat, Unit, caveats_in
 from murmuration.privacy.plugins import brought
 from murmuration.privacy.promise import Promise, ReleasedRun
 from murmuration.privacy.regular_files import read_regular
-from murmuration.server.result import FILE as RESULT
-from murmuration.server.result import Result
-from murmuration.server.run_files import read_json
+from murmuration.server.record.result import FILE as RESULT
+from murmuration.server.record.result import Result
+from murmuration.server.record.run_files import read_json
 
 FORMAT, FILE, CARD = "murmuration-privacy-3", "privacy.json", "README.md"
 #: What reading somebody's files raises where they are not what a run wrote.

@@ -1,7 +1,7 @@
 """The marks on rows that models wrote: the private runs that these models came from.
 
 A mark has names alone: whoever learns from such rows must name the ledgers of these runs, whose
-promise then counts as that of a base does (``server.lineage``).
+promise then counts as that of a base does (``server.record.lineage``).
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from murmuration.preference.data.loading import texts_in
 from murmuration.preference.data.sources import parse_source
 from murmuration.privacy.accounting.chained_record import Head
 from murmuration.privacy.promise import Promise, ReleasedRun
-from murmuration.server.lineage import lineage_of_model, lineage_of_saved, of_ledgers
+from murmuration.server.record.lineage import lineage_of_model, lineage_of_saved, of_ledgers
 
 #: In each row that was made with models of private runs: their names.
 PRIVATE_RUNS = "private_runs"

@@ -13,10 +13,10 @@ from murmuration.privacy.accounting.events import HoldOut
 from murmuration.privacy.accounting.ledger import Ledger
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.disclosure import Disclosure, Released
-from murmuration.server.result import Result
-from murmuration.server.run_directory import RunDirectory
-from murmuration.server.run_files import former_nodes
-from murmuration.server.run_lock import RunLock
+from murmuration.server.record.result import Result
+from murmuration.server.record.run_directory import RunDirectory
+from murmuration.server.record.run_files import former_nodes
+from murmuration.server.record.run_lock import RunLock
 
 pytestmark = pytest.mark.settings(data="d.jsonl", delta=1e-5, seed=7)
 

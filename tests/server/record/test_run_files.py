@@ -3,7 +3,7 @@
 import pytest
 
 from murmuration.preference.data.errors import InputError
-from murmuration.server.run_files import SETTINGS_FILE, handed_over, settings_of
+from murmuration.server.record.run_files import SETTINGS_FILE, handed_over, settings_of
 
 SETTINGS = {"out": "/srv/run", "epsilon": 3.0, "resume": False}
 
