@@ -24,7 +24,7 @@ from murmuration.alignment.writing import writing
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.data.loading import load_demonstrations
 from murmuration.preference.language.base.network import LanguageBase
-from murmuration.preference.language.next_tokens import differentiate_texts, scored_tokens
+from murmuration.preference.language.examples.next_tokens import differentiate_texts, scored_tokens
 from murmuration.preference.language.policy_fit import share_of_rate, shortened_gradient
 from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.privacy.durable_files import replace_file

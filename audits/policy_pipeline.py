@@ -52,9 +52,9 @@ from murmuration.preference.data.errors import with_extra
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.language.base.network import LanguageBase, language_base
 from murmuration.preference.language.base.settings import BaseSettings
+from murmuration.preference.language.examples.policies import policy_examples
 from murmuration.preference.language.generation import Sampling, Writer
 from murmuration.preference.language.likelihood import SavedLikelihood
-from murmuration.preference.language.policies import policy_examples
 from murmuration.preference.models import preference_model
 
 _WIDTH, _LAYERS, _HEADS = 8, 1, 2

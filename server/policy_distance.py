@@ -13,8 +13,8 @@ import torch
 
 from murmuration.preference.accuracy import float32_of
 from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.examples.next_tokens import chunks, scored_states
 from murmuration.preference.language.generation import NotFiniteError, Sampling, Writer
-from murmuration.preference.language.next_tokens import chunks, scored_states
 from murmuration.preference.language.tokens import Tokens
 
 #: Whatever a crowd was asked, none of these decides anything for it.

@@ -20,8 +20,8 @@ from murmuration.preference.data.loading import Data
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.kinds.model import Examples, Model
 from murmuration.preference.language.base.network import LanguageBase, language_base
-from murmuration.preference.language.examples import LanguageExamples
-from murmuration.preference.language.next_tokens import NextTokens
+from murmuration.preference.language.examples.language_examples import LanguageExamples
+from murmuration.preference.language.examples.next_tokens import NextTokens
 from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.language.tokens import Tokens
 from murmuration.preference.model_folder import DEFAULT, SaveOptions

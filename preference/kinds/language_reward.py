@@ -9,7 +9,8 @@ from murmuration.preference.data.judgements import LeftOut
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.kinds.language import LanguageModel
-from murmuration.preference.language.examples import LanguageExamples, TokenExamples, token_examples
+from murmuration.preference.language.examples.judgements import TokenExamples, token_examples
+from murmuration.preference.language.examples.language_examples import LanguageExamples
 from murmuration.preference.language.reward import finite_theta, rewards_of
 from murmuration.preference.language.tokens import Tokens
 

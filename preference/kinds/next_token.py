@@ -11,8 +11,8 @@ from murmuration.preference.data.loading import Data
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.kinds.language import LanguageModel, long_texts
-from murmuration.preference.language.examples import LanguageExamples
-from murmuration.preference.language.next_tokens import NextTokens, own_texts, responses
+from murmuration.preference.language.examples.language_examples import LanguageExamples
+from murmuration.preference.language.examples.next_tokens import NextTokens, own_texts, responses
 
 
 class ResponsesModel(LanguageModel):

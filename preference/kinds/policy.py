@@ -9,7 +9,11 @@ from murmuration.preference.data.judgements import LeftOut
 from murmuration.preference.data.loading import Data
 from murmuration.preference.data.schema import Schema
 from murmuration.preference.kinds.language import LanguageModel, long_judgements
-from murmuration.preference.language.policies import PolicyExamples, policy_examples, policy_rewards
+from murmuration.preference.language.examples.policies import (
+    PolicyExamples,
+    policy_examples,
+    policy_rewards,
+)
 from murmuration.preference.language.reference_cache import References
 from murmuration.preference.language.reward import finite_theta
 

@@ -16,7 +16,7 @@ import torch
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base.network import LanguageBase
-from murmuration.preference.language.policies import PolicyExamples
+from murmuration.preference.language.examples.policies import PolicyExamples
 from murmuration.preference.language.tokens import length_batches
 from murmuration.preference.models import PreferenceModel, preference_model
 

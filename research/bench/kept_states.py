@@ -31,8 +31,8 @@ import torch
 from murmuration.preference.data.loading import read_judgements
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
-from murmuration.preference.language.examples import TokenExamples, token_examples
-from murmuration.preference.language.policies import PolicyExamples, policy_examples
+from murmuration.preference.language.examples.judgements import TokenExamples, token_examples
+from murmuration.preference.language.examples.policies import PolicyExamples, policy_examples
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.research.bench.language_model import LmBench, Variants, examples, saved_model
 from murmuration.research.bench.rivals import Trl

@@ -37,10 +37,14 @@ from torch.nn.functional import cross_entropy
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import NOTHING, BaseSettings
-from murmuration.preference.language.examples import TokenExamples
+from murmuration.preference.language.examples.judgements import TokenExamples
+from murmuration.preference.language.examples.next_tokens import (
+    NextTokens,
+    scored_states,
+    scored_tokens,
+)
+from murmuration.preference.language.examples.policies import PolicyExamples
 from murmuration.preference.language.machine import usual_device
-from murmuration.preference.language.next_tokens import NextTokens, scored_states, scored_tokens
-from murmuration.preference.language.policies import PolicyExamples
 from murmuration.preference.language.tokens import Tokens, length_batches
 from murmuration.preference.models import preference_model
 from murmuration.privacy.mechanisms.clipping import UserClip

@@ -25,8 +25,8 @@ import numpy as np
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.language.base.layers import trained_layers
 from murmuration.preference.language.base.network import LanguageBase
-from murmuration.preference.language.examples import TokenExamples
-from murmuration.preference.language.policies import PolicyExamples
+from murmuration.preference.language.examples.judgements import TokenExamples
+from murmuration.preference.language.examples.policies import PolicyExamples
 from murmuration.research.bench import flower_runs
 from murmuration.research.bench.setting import Setting
 from murmuration.research.bench.synthetic_users import write_rows

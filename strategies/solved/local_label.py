@@ -410,7 +410,7 @@ def _linear(context: RunContext, items: PublicItems) -> Solve:
 def _policy(context: RunContext, items: PublicItems) -> Solve:
     """The function that fits a policy."""
     from murmuration.preference.kinds.policy import PolicyModel
-    from murmuration.preference.language.policies import policy_loss
+    from murmuration.preference.language.examples.policies import policy_loss
     from murmuration.preference.language.policy_fit import FIT_RATES, PolicyFit
 
     config, own = context.config, context.config.of(LocalLabelSettings)

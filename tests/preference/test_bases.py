@@ -9,7 +9,7 @@ from rooms import ROOMS, ROOT, UNSHIPPED
 from murmuration.preference.bases import KINDS, base_of
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.features.hashing import HashingFeatures
-from murmuration.preference.language.examples import TokenExamples
+from murmuration.preference.language.examples.judgements import TokenExamples
 from murmuration.preference.linear.examples import PairExamples
 
 

@@ -17,7 +17,7 @@ from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.kinds.linear import LinearModel
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
-from murmuration.preference.language.policies import policy_examples
+from murmuration.preference.language.examples.policies import policy_examples
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.accounting.events import HoldOut
 from murmuration.privacy.accounting.ledger import Ledger

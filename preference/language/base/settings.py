@@ -62,7 +62,7 @@ class BaseSettings:
             says which ``auto`` are. What is below them is computed once for each text
             (`preference.language.base.lower_layers`).
         once_per_text: of judgements: whether the gradient of each distinct text is computed once in
-            a round, for all users who judged it (`preference.language.examples`).
+            a round, for all users who judged it (`preference.language.examples.language_examples`).
         system: the system prompt, before prompts that have none of their own; empty: as the chat
             template does by itself.
         digest: SHA-256 of the model at ``path``; empty: any.

@@ -16,8 +16,8 @@ from murmuration.alignment.comparisons.win_rate import wins, worth
 from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
+from murmuration.preference.language.examples.policies import policy_examples
 from murmuration.preference.language.generation import Sampling, Writer
-from murmuration.preference.language.policies import policy_examples
 from murmuration.preference.language.policy_fit import PolicyFit
 from murmuration.research.reproductions.policies.reference import SHAPE
 from murmuration.sims.population.population import Weights

@@ -43,13 +43,13 @@ from murmuration.preference.language.confined.tokenizer import (
     is_confined,
     serialized,
 )
-from murmuration.preference.language.loading import contents_of
-from murmuration.preference.language.policies import (
+from murmuration.preference.language.examples.policies import (
     PolicyExamples,
     policy_examples,
     policy_loss,
     policy_rewards,
 )
+from murmuration.preference.language.loading import contents_of
 from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.model_folder import DEFAULT, SaveOptions
 from murmuration.preference.models import PreferenceModel

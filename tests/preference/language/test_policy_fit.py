@@ -11,7 +11,7 @@ from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.language import policy_fit
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
-from murmuration.preference.language.policies import PolicyExamples
+from murmuration.preference.language.examples.policies import PolicyExamples
 from murmuration.preference.language.policy_fit import PolicyFit
 from murmuration.preference.models import preference_model
 from murmuration.preference.policy_losses import POLICY_LOSSES

@@ -17,7 +17,7 @@ from murmuration.preference.data.judgements import Judgements
 from murmuration.preference.data.schema import PAIRS
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
-from murmuration.preference.language.policies import PolicyExamples
+from murmuration.preference.language.examples.policies import PolicyExamples
 from murmuration.preference.language.reference_cache import References
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.preference.language.tokens import Tokens

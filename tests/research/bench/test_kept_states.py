@@ -8,7 +8,7 @@ import torch
 
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
-from murmuration.preference.language.examples import TokenExamples
+from murmuration.preference.language.examples.judgements import TokenExamples
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.privacy.mechanisms.clipping import NoClip
 from murmuration.research.bench import kept_states, rivals

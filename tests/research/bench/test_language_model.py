@@ -8,7 +8,7 @@ import torch
 
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
-from murmuration.preference.language.policies import PolicyExamples
+from murmuration.preference.language.examples.policies import PolicyExamples
 from murmuration.privacy.mechanisms.clipping import NoClip
 from murmuration.research.bench import language_model
 from murmuration.research.bench.language_model import (

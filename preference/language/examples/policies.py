@@ -30,9 +30,13 @@ from torch.nn.functional import cross_entropy
 from murmuration.preference.accuracy import Accuracy, accuracy_by, float32_of
 from murmuration.preference.data.judgements import Judgements, LeftOut
 from murmuration.preference.language.base.network import LanguageBase
-from murmuration.preference.language.examples import TokenExamples, token_examples
+from murmuration.preference.language.examples.judgements import TokenExamples, token_examples
+from murmuration.preference.language.examples.next_tokens import (
+    chunks,
+    scored_states,
+    scored_tokens,
+)
 from murmuration.preference.language.generation import Sampling, Writer
-from murmuration.preference.language.next_tokens import chunks, scored_states, scored_tokens
 from murmuration.preference.language.reference_cache import References, references
 from murmuration.preference.models import PreferenceModel
 from murmuration.preference.policy_losses import PolicyLoss

@@ -15,7 +15,7 @@ from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.features import mapped_rows
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
-from murmuration.preference.language.next_tokens import scored_tokens
+from murmuration.preference.language.examples.next_tokens import scored_tokens
 from murmuration.preference.models import preference_model
 
 BTL = preference_model("btl")

@@ -32,7 +32,7 @@ from murmuration.preference.accuracy import Accuracy, float32_of
 from murmuration.preference.data.judgements import Judgements, LeftOut
 from murmuration.preference.data.texts import UserTexts
 from murmuration.preference.language.base.network import LanguageBase
-from murmuration.preference.language.examples import LanguageExamples
+from murmuration.preference.language.examples.language_examples import LanguageExamples
 from murmuration.preference.language.tokens import Tokens
 from murmuration.preference.linear.examples import distinct_texts
 from murmuration.preference.models import PreferenceModel

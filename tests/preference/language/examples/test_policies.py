@@ -16,8 +16,12 @@ from murmuration.preference.features.language_head import LanguageHead
 from murmuration.preference.gguf import converted
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
+from murmuration.preference.language.examples.policies import (
+    PolicyExamples,
+    policy_examples,
+    policy_rewards,
+)
 from murmuration.preference.language.likelihood import load_scorer
-from murmuration.preference.language.policies import PolicyExamples, policy_examples, policy_rewards
 from murmuration.preference.language.reward import save_language_model
 from murmuration.preference.language.row_cache import FOLDER, RowCache
 from murmuration.preference.linear.examples import pair_examples

@@ -1,0 +1,1 @@
+"""Users' texts in tokens, and users' gradients of the losses on them."""
