@@ -68,8 +68,8 @@ WORST_WORDS = {
     "client": 15,
     "deploy": 1,
     "murmuration": 7,
-    "preference": 44,
-    "privacy": 21,
+    "preference": 43,
+    "privacy": 20,
     "ranking": 1,
     "reporting": 30,
     "research": 54,
@@ -77,7 +77,7 @@ WORST_WORDS = {
     "sims": 7,
     "strategies": 47,
     "surveying": 1,
-    "tests": 1446,
+    "tests": 1410,
     "tuning": 0,
 }
 
