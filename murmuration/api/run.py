@@ -132,7 +132,7 @@ class Run:
         return brought("murmuration.plots")["training"].load()(self.result, self._written_metrics)
 
     def __repr__(self) -> str:
-        return f"Run({str(self.path)!r}, {self._came_to}, {self._promised.partition(';')[0]})"
+        return f"Run({str(self.path)!r}, {self._came_to}, {self._promised})"
 
     def _repr_html_(self) -> str:
         """A table and the plot for notebooks. All text is escaped."""

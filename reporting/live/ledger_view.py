@@ -56,7 +56,7 @@ def lines(report: Mapping[str, Any]) -> list[str]:
     of = "" if budget is None else f" of {budget:g} ({report['budget_left']:.3g} left)"
     result.append(
         f"ε {labelled(report['epsilon'])}{of} at δ {delta_text(report['delta'])}, under "
-        f"{report['adjacency']}"
+        f"{report['adjacency']}; caveats: {', '.join(report['caveats']) or 'none'}"
     )
     if (seen := report["epsilon_against_server"]) is not None:
         result.append(

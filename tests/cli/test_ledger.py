@@ -97,9 +97,11 @@ def test_a_ledger_that_a_crash_has_left_empty(cli, tmp_path, monkeypatch):
 def test_a_seed_that_was_known_is_said_beside_epsilon(cli, tmp_path):
     with Ledger(tmp_path / "ledger.jsonl", budget=3.0, **TERMS) as ledger:
         ledger.charge(EVENT, round_=1, covers="gradient sum", seeded=True)
-    assert "simulation, seed known" in shown(cli, tmp_path)[1]["caveats"]
+    caveats = shown(cli, tmp_path)[1]["caveats"]
+    assert "simulation, seed known" in caveats
     (line,) = (line for line in cli("ledger", tmp_path)[1].splitlines() if " of 3 (" in line)
     assert "(simulation, seed known) of 3" in line
+    assert line.endswith(f"; caveats: {', '.join(caveats)}")
 
 
 def test_a_file_will_do_and_may_be_in_use(cli, folder):
