@@ -142,6 +142,17 @@ def test_no_rounds_and_no_speed(written):
     assert "of 5 planned" in text and "users a second" not in text
 
 
+def test_texts_are_escaped(written):
+    evil = '<script>alert("x")</script>'
+    text = written(
+        warnings=[evil],
+        stopped=evil,
+        strategy=evil,
+        features={"kind": "encoder", "path": evil},
+    )
+    assert "<script" not in text and text.count("&lt;script&gt;") == 4
+
+
 def test_replaced_whole_or_not_at_all(tmp_path, make_result, monkeypatch):
     write_report(tmp_path, make_result(rounds=1), [])
     before = (tmp_path / "report.html").read_bytes()

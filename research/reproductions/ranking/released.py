@@ -29,7 +29,9 @@ def noise_multiplier(epsilon: float | None) -> float:
     )
 
 
-def item_votes(votes: Votes, items: int) -> ItemVotes:
+def item_votes(
+    votes: Votes, items: int, board_V: np.ndarray | None = None, boards: int = 1
+) -> ItemVotes:
     """Votes, grouped by voter, as the ranking strategy reads them."""
     size = len(votes.voter_V)
     first_better_V = votes.outcome_V >= 0
@@ -42,9 +44,9 @@ def item_votes(votes: Votes, items: int) -> ItemVotes:
         worse_R=np.where(first_better_V, votes.second_V, votes.first_V).astype(np.int32),
         weight_R=np.ones(size, dtype=np.float32),
         tied_R=votes.outcome_V == 0,
-        board_J=np.zeros(size, dtype=np.int32),
+        board_J=np.zeros(size, dtype=np.int32) if board_V is None else board_V.astype(np.int32),
         items=items,
-        boards=1,
+        boards=boards,
     )
 
 
@@ -64,6 +66,18 @@ def exact_sums(
     return np.sum([chunk_CV.sum(axis=0) for chunk_CV in chunks], axis=0)
 
 
+def release(
+    votes: ItemVotes,
+    names: Sequence[str],
+    layout: VoteLayout,
+    epsilon: float | None,
+    rng: np.random.Generator,
+) -> RankingRelease:
+    """The release of votes at an ε; without one, exact sums of the votes that count."""
+    exact = exact_sums(votes, layout, layout.clip_norm if epsilon else NO_BOUND, rng)
+    return with_noise(exact, names, layout, epsilon, rng)
+
+
 def with_noise(
     exact: np.ndarray,
     names: Sequence[str],
@@ -76,7 +90,7 @@ def with_noise(
     noise = layout.noise(std) if epsilon else Noise(**dict.fromkeys(_EXACT, 0.0))
     return RankingRelease(
         items=tuple(names),
-        boards=("board 0",),
+        boards=tuple(f"board {place}" for place in range(layout.boards)),
         pairing=layout.pairing,
         noise=noise,
         cap=layout.cap,
