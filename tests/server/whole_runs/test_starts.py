@@ -130,6 +130,31 @@ def test_whose_cost_is_not_known_is_refused_before_anything_is_charged(config, s
     assert run(replace(config, base_privacy="public"))["promise"]["caveats"]
 
 
+def test_that_it_is_public_takes_back_nothing_that_its_folder_states(config):
+    first = replace(config, out=config.out + "-first")
+    run(first)
+    later = declared(config, first.out + "/model", seed=9)
+    assert len(run(later)["promise"]["runs"]) == 2
+
+
+def test_a_start_without_a_promise_to_its_users_is_refused(config):
+    first = replace(config.changed(strategy="nonprivate"), out=config.out + "-first")
+    run(first)
+    with pytest.raises(InputError, match="promised its users nothing"):
+        run(replace(config, start=first.out + "/model"))
+
+
+def test_a_start_whose_ledger_is_gone_or_of_another_run_is_refused(config):
+    first = replace(config, out=config.out + "-first")
+    run(first)
+    ledger = Path(first.out) / "ledger.jsonl"
+    whole = ledger.read_bytes()
+    for damage in (b"", whole[: len(whole) // 2]):
+        ledger.write_bytes(damage)
+        with pytest.raises(InputError, match="--start"):
+            run(replace(config, start=first.out + "/model", seed=9))
+
+
 # Nodes, resumed runs, and what is told
 
 
@@ -189,6 +214,13 @@ def test_a_resumed_run_goes_on_from_the_same_start_alone(
     shutil.copytree(kept, start)
     run(replace(config, resume=True))
     np.testing.assert_array_equal(theta(config), theta(whole))
+
+
+def test_other_settings_of_the_start_are_refused_at_resuming(config, broken_off):
+    config = replace(config, start="length")
+    broken_off(config, after=1)
+    with pytest.raises(InputError, match="--resume with other settings"):
+        run(replace(config, resume=True, start=""))
 
 
 def test_the_start_stands_beside_the_model_on_the_same_users(config, start, crowd_test):
