@@ -48,7 +48,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from murmuration.preference.data.files.progress import SECONDS, tell
+from murmuration.preference.data.files.progress import SECONDS, log_private
 from murmuration.preference.language.machine import last_digits
 from murmuration.preference.language.row_cache import RowCache, key_of, user_folder
 from murmuration.privacy.mechanisms.parallel import on_each_core, one_core
@@ -83,7 +83,7 @@ class Pace:
         self.seconds += seconds
         if self.seconds - self._told >= SECONDS:
             self._told = self.seconds
-            tell(f"computing features: {done:,} of {total:,} texts, {self.rate}")
+            log_private(f"computing features: {done:,} of {total:,} texts, {self.rate}")
 
     def since(self, before: "Pace") -> "Pace":
         """The difference to an earlier pace."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from murmuration.privacy.mechanisms.grid import COUNT_STEP
 from murmuration.privacy.mechanisms.randomness import Randomness
 from murmuration.privacy.mechanisms.sampling import ExampleSampler, PoissonSampler
 from murmuration.privacy.theorems import Mechanism, Theorem, Unit, find
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

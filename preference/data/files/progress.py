@@ -28,9 +28,9 @@ def counted_aloud(items: Iterable[_Item], doing: str, total: int = 0) -> Iterato
         yield item
         if done % _EACH == 0 and (now := time.monotonic()) >= logged + SECONDS:
             logged = now
-            tell(f"{doing}: {done:,}{of_all}, {done / (now - begun):.0f} per second")
+            log_private(f"{doing}: {done:,}{of_all}, {done / (now - begun):.0f} per second")
 
 
-def tell(line: str) -> None:
+def log_private(line: str) -> None:
     """Log a line about private rows."""
     log.info("%s", OperatorOnly(line))
