@@ -94,8 +94,8 @@ def test_epsilon_is_never_smaller_than_the_ledgers(made):
     """Whatever a result says that is not of this ledger, or was edited."""
     right = read_run(made("a")).epsilon
     other_head = {"epsilon": 0.01, "ledger_head": "1:" + "0" * 64}
-    for name, said in (("b", other_head), ("c", {"epsilon": 0.01}), ("d", {"epsilon": -1.0})):
-        run = read_run(made(name, **said))
+    for name, edited in (("b", other_head), ("c", {"epsilon": 0.01}), ("d", {"epsilon": -1.0})):
+        run = read_run(made(name, **edited))
         assert run.epsilon == pytest.approx(right) and "do not agree" in run.missing[0]
 
 

@@ -36,9 +36,9 @@ def test_who_is_within_is_counted_and_who_is_not_finite_is_nobody(middle, expect
     vectors_BD = torch.tensor(
         [[1.0, 0.0], [0.0, 0.0], [1.1, 0.0], [math.nan, 0.0], [0.0, math.inf]]
     )
-    found = CountingClip(1.0, middle).clip_sum(vectors_BD)
-    assert float(found[-1]) == expected  # on the sphere is within
-    assert torch.isfinite(found).all()
+    sum_D1 = CountingClip(1.0, middle).clip_sum(vectors_BD)
+    assert float(sum_D1[-1]) == expected  # on the sphere is within
+    assert torch.isfinite(sum_D1).all()
     assert CountingClip(1.0).clip_sum(torch.zeros(0, 3)).tolist() == [0.0] * 4
 
 
@@ -46,9 +46,9 @@ def test_who_is_within_is_counted_and_who_is_not_finite_is_nobody(middle, expect
 def test_no_user_moves_vector_or_count_further_than_stated(values, norm):
     rows_BD = torch.tensor(values)[:, None].repeat(1, 2)
     for row_D in rows_BD:
-        found = CountingClip(norm).clip_sum(row_D[None])
-        assert float(found[:-1].norm()) <= norm
-        assert abs(float(found[-1])) <= 0.5
+        sum_D1 = CountingClip(norm).clip_sum(row_D[None])
+        assert float(sum_D1[:-1].norm()) <= norm
+        assert abs(float(sum_D1[-1])) <= 0.5
     all_D1 = CountingClip(norm).clip_sum(rows_BD)
     alone = sum(CountingClip(norm).clip_sum(row_D[None]) for row_D in rows_BD)
     torch.testing.assert_close(all_D1, alone, rtol=1e-9, atol=1e-9 * norm)
@@ -62,19 +62,19 @@ def test_threads_change_no_bit_of_a_long_vector(centred):
     vectors_BD = torch.randn(3, length, generator=draws) * torch.tensor([[1e-4], [1.0], [1e9]])
     vectors_BD[1, -1] = torch.nan
     centre_D = torch.randn(length, generator=draws).double() if centred else None
-    bound, found = CountingClip(0.5, 0.0, centre_D), []
+    bound, sums = CountingClip(0.5, 0.0, centre_D), []
     before = torch.get_num_threads()
     try:
         for cores in (1, 2, 3, 7):
             torch.set_num_threads(cores)
-            found.append(bound.clip_sum(vectors_BD))
+            sums.append(bound.clip_sum(vectors_BD))
     finally:
         torch.set_num_threads(before)
-    assert all(torch.equal(found[0], other) for other in found[1:])
-    assert float(found[0][-1]) == float(not centred)  # the short one, but where it is far away
+    assert all(torch.equal(sums[0], other) for other in sums[1:])
+    assert float(sums[0][-1]) == float(not centred)  # the short one, but where it is far away
     rows_BD = vectors_BD[[0, 2]].double() - (0.0 if centre_D is None else centre_D)
     clipped_BD = rows_BD * (0.5 / rows_BD.norm(dim=1, keepdim=True)).clamp(max=1.0)
-    torch.testing.assert_close(found[0][:-1], clipped_BD.sum(0), rtol=2e-6, atol=1e-8)
+    torch.testing.assert_close(sums[0][:-1], clipped_BD.sum(0), rtol=2e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("centred", [False, True])

@@ -42,7 +42,7 @@ def make_token_examples(language_model, make_rows):
 def differentiated(examples, theta_D, taken, model):
     """Each user's mean gradient by a backward pass of their own, (S, D)."""
     taken_N, taken_S = taken
-    base, found = examples.base, []
+    base, grads_UD = examples.base, []
     base.put(theta_D)
     for p in base.trained:
         p.requires_grad_(True)
@@ -58,17 +58,17 @@ def differentiated(examples, theta_D, taken, model):
             loss = loss + model.loss(logits, y).sum()
         gradients = torch.autograd.grad(loss / len(part), base.trained, allow_unused=True)
         pairs = zip(gradients, base.trained, strict=True)
-        found.append(
+        grads_UD.append(
             torch.cat([(torch.zeros_like(p) if g is None else g).reshape(-1) for g, p in pairs])
         )
     for p in base.trained:
         p.requires_grad_(False)
-    return base.to_theta(torch.stack(found))
+    return base.to_theta(torch.stack(grads_UD))
 
 
 def ours(examples, theta_D, taken, model, together=False):
-    found = examples.user_gradients(theta_D, *taken, model, shared_passes=together)
-    return torch.cat([g.clone() for g in found])
+    chunks = examples.user_gradients(theta_D, *taken, model, shared_passes=together)
+    return torch.cat([g.clone() for g in chunks])
 
 
 @pytest.mark.parametrize("train", ["lora", "full"])
@@ -89,8 +89,8 @@ def test_batches_change_nothing_but_last_digits(
 ):
     whole = ours(*make_token_examples(train=train))
     monkeypatch.setitem(MOST_ROW_BYTES, "cpu", memory * 2**20)
-    found = ours(*make_token_examples(train=train, batch_tokens=tokens), together=True)
-    torch.testing.assert_close(found, whole, atol=1e-6, rtol=0)
+    grads_UD = ours(*make_token_examples(train=train, batch_tokens=tokens), together=True)
+    torch.testing.assert_close(grads_UD, whole, atol=1e-6, rtol=0)
 
 
 RESPONSES = ["Save it.", "Bet on it.", "Wait and compare prices.", "Buy it today!"]
@@ -164,9 +164,9 @@ def test_a_text_without_a_finite_gradient_costs_its_own_users_alone(
         if trained is base.model.get_input_embeddings().weight:
             theta_D[start + token * trained.shape[1]] = math.inf
         start += trained.numel()
-    found = ours(examples, theta_D, taken, model, together)
-    assert found.isfinite().all(dim=1).tolist() == [True] * 5 + [False]
-    assert found[:5].norm(dim=1).min() > 1e-3
+    grads_UD = ours(examples, theta_D, taken, model, together)
+    assert grads_UD.isfinite().all(dim=1).tolist() == [True] * 5 + [False]
+    assert grads_UD[:5].norm(dim=1).min() > 1e-3
 
 
 @pytest.mark.usefixtures("one_mebibyte")
@@ -233,9 +233,9 @@ def test_judgements_over_several_responses(make_token_examples):
 def test_the_sum_is_that_of_clipped_vectors(make_token_examples):
     examples, theta_D, taken, model = make_token_examples(batch_tokens=50)
     clip = UserClip(0.05)
-    found = examples.sum_over_users(theta_D, *taken, clip.clip_sum, model)
+    sum_D = examples.sum_over_users(theta_D, *taken, clip.clip_sum, model)
     expected = clip.clip_sum(differentiated(examples, theta_D, taken, model))
-    assert (found - expected).norm() / expected.norm() < 1e-5
+    assert (sum_D - expected).norm() / expected.norm() < 1e-5
 
 
 @pytest.mark.usefixtures("one_mebibyte")
@@ -251,13 +251,15 @@ def test_no_more_users_are_kept_than_fit_into_memory(make_token_examples, monkey
 def test_local_steps_are_each_users_own(make_token_examples):
     examples, theta_D, taken, model = make_token_examples(rows=None)
     local = LocalSteps(3, 0.5)
-    found = torch.cat([g.clone() for g in examples.user_gradients(theta_D, *taken, model, local)])
+    moves_UD = torch.cat(
+        [g.clone() for g in examples.user_gradients(theta_D, *taken, model, local)]
+    )
     ends = taken[1].cumsum(0).tolist()
     for user, (low, high) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
         at_D, alone = theta_D, (taken[0][low:high], taken[1][user : user + 1])
         for _ in range(3):
             at_D = at_D - 0.5 * differentiated(examples, at_D, alone, model)[0]
-        torch.testing.assert_close(found[user], theta_D - at_D, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(moves_UD[user], theta_D - at_D, atol=1e-5, rtol=1e-4)
 
 
 def test_logits_are_differences_of_rewards(make_token_examples):
@@ -281,11 +283,11 @@ def test_a_response_that_does_not_fit_names_its_row(make_token_examples, make_ro
         make_token_examples(rows=rows)
     base = make_token_examples()[0].base
     data, left_out = Judgements.from_rows(rows), LeftOut("isolate")
-    found = token_examples(data, base, left_out)
-    assert found.counts_U.tolist() == [1]
+    examples = token_examples(data, base, left_out)
+    assert examples.counts_U.tolist() == [1]
     (reason,) = left_out.reasons
     assert reason.startswith("row 2: a response of ") and "does not fit" in reason
     assert torch.equal(
-        found.tokens.ids, token_examples(Judgements.from_rows(rows[:1]), base).tokens.ids
+        examples.tokens.ids, token_examples(Judgements.from_rows(rows[:1]), base).tokens.ids
     )
     assert token_examples(data.keep(np.zeros(2, bool)), base).counts_U.tolist() == [0]
