@@ -206,6 +206,13 @@ def covariance_fits(noise_TD, row, std, checks):
         checks.near_zero(float(one @ other) / np.sqrt(fresh_TD.shape[1]), "independence")
 
 
+def independent_of_each_other(some_TD, others_TD, checks):
+    """No row of the one has anything of a row of the other: their correlations are a sample's."""
+    for one, other in itertools.product(some_TD, others_TD):
+        correlation = float(one @ other) / (np.linalg.norm(one) * np.linalg.norm(other))
+        checks.near_zero(correlation * np.sqrt(len(one)), "of both sides")
+
+
 @pytest.mark.parametrize("row", [ROW, (0.8, 0.59), (0.7, -0.7), (1.0,)])
 @pytest.mark.parametrize("source", [Randomness(5), Randomness(None)])
 def test_noise_has_the_covariance_of_the_inverse(checks, tmp_path, row, source):
@@ -297,8 +304,7 @@ def test_a_round_that_is_run_again_has_noise_of_its_own(checks, tmp_path, fresh)
         assert charged == [0, 1, 2, 0, 1, 1, 2, 0, 1, 2, 0]
     covariance_fits(np.vstack([before_TD, lost_TD]), ROW, 1.0, checks)
     covariance_fits(rest_TD, ROW, 1.0, checks)
-    for one, other in itertools.product(np.vstack([before_TD, lost_TD]), rest_TD):
-        checks.near_zero(float(one @ other) / (1.6 * np.sqrt(2_000)), "of both sides")
+    independent_of_each_other(np.vstack([before_TD, lost_TD]), rest_TD, checks)
 
 
 @pytest.mark.parametrize("fresh", SOURCES)
@@ -319,9 +325,7 @@ def test_buffered_noise_that_was_broken_off_is_paid_for_again(checks, tmp_path, 
     row = mechanism.factor.row_T(6)
     covariance_fits(np.vstack([before_TD, lost_TD]), row[:5], 1.0, checks)
     covariance_fits(rest_TD, row, 1.0, checks)
-    for one, other in itertools.product(np.vstack([before_TD, lost_TD]), rest_TD):
-        scale = np.linalg.norm(one) * np.linalg.norm(other) / np.sqrt(len(one))
-        checks.near_zero(float(one @ other) / scale, "of both sides")
+    independent_of_each_other(np.vstack([before_TD, lost_TD]), rest_TD, checks)
 
 
 def test_a_budget_for_one_run_is_not_for_what_begins_anew(checks, tmp_path):
@@ -355,5 +359,4 @@ def test_noise_is_not_gone_on_with_where_the_ledger_is_another(checks, tmp_path,
             behind.restore(memory.state())
         after_TD = released(mechanism, ledger, 6, memory=behind, source=fresh, first=5)
     covariance_fits(after_TD, mechanism.factor.parameters, 1.0, checks)
-    for one, other in itertools.product(before_TD, after_TD):
-        checks.near_zero(float(one @ other) / (1.6 * np.sqrt(2_000)), "of both sides")
+    independent_of_each_other(before_TD, after_TD, checks)
