@@ -120,9 +120,9 @@ def test_the_released_value_follows_the_distribution(make_ledger):
     with make_ledger() as ledger:
         draws = [
             release_median(
-                users_J, 0.5, adjacency=ledger.adjacency, ledger=ledger, source=Randomness(None)
+                users_J, 0.5, adjacency=ledger.adjacency, ledger=ledger, source=Randomness(seed)
             )
-            for _ in range(600)
+            for seed in range(600)
         ]
     found_J = np.array([draws.count(size) for size in GRID])
     errors = (found_J - 600 * expected_J) / np.sqrt(600 * expected_J * (1 - expected_J))
