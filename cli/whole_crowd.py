@@ -33,7 +33,7 @@ AsJson = Annotated[bool, typer.Option("--json", help=JSON, rich_help_panel=OUTPU
 
 #: Settings that are about a model, or that somebody sets who writes a file of settings.
 _UNUSED = {
-    "base_privacy", "dataset_name", "disjoint", "exact_heldout", "heldout", "heldout_epsilon",
+    "base_privacy", "disjoint", "heldout", "heldout_epsilon",
     "honest_nodes", "labels", "note", "test", "timeout",
 }  # fmt: skip
 

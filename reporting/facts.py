@@ -97,10 +97,8 @@ def _why_unmeasured(run: Mapping[str, Any]) -> str:
 def _error(run: Mapping[str, Any]) -> str:
     """The standard error of the accuracy by user, and the part of it due to noise."""
     error = f"{points_of_error(run['heldout_error'])} points"
-    if run["test_is_public"]:
-        return error
     if run["heldout_noise"] is None:
-        return error + (" (exact: outside the guarantee)" if run["epsilon"] is not None else "")
+        return error
     return f"{error}, {points_of_error(run['heldout_noise'])} of them noise"
 
 

@@ -7,7 +7,7 @@ report is passed on.
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,6 @@ _DECLARED = {
     "max_judgements": "most judgements of a user",
     "max_characters": "most characters of a text",
 }
-#: What the operator states of a run, for the report.
-_STATED = {"dataset_name": "Data set", "note": "Note"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +40,7 @@ class Provenance:
         date: of its first release, as YYYY-MM-DD.
         command: the settings that are not defaults.
         declared: the declarations about the data, by name.
-        stated: the data set and the note, as far as the operator stated them.
+        note: of the operator.
         parts: the charges: name, times, and ε of it alone.
         twin: the ``result.json`` of the run without privacy, where the operator named one.
         audit: a line of ``murmuration audit --json``, where the operator named one.
@@ -51,7 +49,7 @@ class Provenance:
     date: str = ""
     command: str = ""
     declared: Mapping[str, str] | None = None
-    stated: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
     parts: Sequence[tuple[str, int, float]] = ()
     twin: Mapping[str, Any] | None = None
     audit: Mapping[str, Any] | None = None
@@ -65,12 +63,11 @@ def provenance(folder: Path) -> Provenance:
         settings = {}
     settings.pop(CHECK, None)
     date, parts = _of_ledger(folder / "ledger.jsonl")
-    stated = {name: str(settings[key]) for key, name in _STATED.items() if settings.get(key)}
     return Provenance(
         date=date,
         command=command(settings),
         declared=_declared(settings),
-        stated=stated,
+        note=str(settings.get("note", "")),
         parts=parts,
     )
 

@@ -4,8 +4,8 @@ With a test source, which its owner thereby declares public, the server evaluate
 often as it likes. Without one, a share of the registered users is held out, at random and in
 secret; their nodes are asked once, at the end, and the figures are one release with noise, charged
 to the ledger (``privacy.mechanisms.tally``): accuracy by user and by tenths of the users, of causal
-language models also the loss. Their reported number is a nominal one. Only ``--exact-heldout``, or
-a run that promises nothing, leaves out the noise.
+language models also the loss. Their reported number is a nominal one. Only a run that promises
+nothing leaves out the noise.
 """
 
 import math

@@ -50,9 +50,6 @@ def terms_of(context: RunContext, run: str, lineage: Promise) -> RunTerms:
         Caveat.LARGE_DELTA: config.delta >= 1 / context.users,
         Caveat.EXACT_USERS: config.exact_users,
         Caveat.FLOATING_POINT: bool(context.noise.warning),
-        Caveat.EXACT_HELD_OUT: not config.test
-        and bool(config.heldout)
-        and context.hold_out is None,
         Caveat.ROWS_ARE_USERS: config.one_user_per_row,
         Caveat.CHOSEN_FROM_DATA: config.chosen_from_data,
     }
@@ -149,7 +146,6 @@ def result_of(
         "ledger_head": str(ledger.head),
         "group_size": built.group_size,
         "rounds": strategy.rounds_done,
-        # With --exact-heldout these are exact, which a caveat says.
         "heldout_accuracy": figure.accuracy if figure else None,
         "heldout_accuracy_by_user": figure.by_user if figure else None,
         "heldout_error": figure.error if figure else None,

@@ -58,14 +58,6 @@ def _of_a_model(name: str, value: str = "") -> Rule:
     )
 
 
-def _of_users_held_out(name: str) -> Rule:
-    return Rule(
-        lambda run, strategy: getattr(run, name) and run.test,
-        f"{option(name)} is about users held out, and --test holds out nobody",
-        ({"test": None}, {name: None}),
-    )
-
-
 def _of_policies(name: str) -> Rule:
     return Rule(
         lambda run, strategy: run.task != "policy" and getattr(run, name),
@@ -114,11 +106,10 @@ _DATA = (
         "--heldout-epsilon is a part of --epsilon {epsilon:g}; got {heldout_epsilon:g}",
         ({"heldout_epsilon": None},),
     ),
-    *map(_of_users_held_out, ("heldout_epsilon", "exact_heldout")),
     Rule(
-        lambda run, strategy: run.heldout_epsilon and run.exact_heldout,
-        "--exact-heldout adds no noise",
-        ({"heldout_epsilon": None}, {"exact_heldout": None}),
+        lambda run, strategy: run.heldout_epsilon and run.test,
+        "--heldout-epsilon is about users held out, and --test holds out nobody",
+        ({"test": None}, {"heldout_epsilon": None}),
     ),
 )
 _TASKS = (

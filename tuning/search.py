@@ -101,10 +101,9 @@ def check(config: RunConfig) -> None:
         )
     if config.task != "reward" or config.base:
         raise InputError("a search is of reward models on features: leave out --task and --base")
-    if config.exact_heldout or not (config.test or config.heldout):
+    if not (config.test or config.heldout):
         raise InputError(
-            "a search needs a score that is private: leave out --exact-heldout, and hold out users "
-            "(--heldout), or name a public --test"
+            "a search needs a score: hold out users (--heldout), or name a public --test"
         )
     if config.of(Sampled).sampling != "poisson":
         raise InputError("a search is with --sampling poisson: no bound is here for others")

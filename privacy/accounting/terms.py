@@ -63,7 +63,6 @@ class Caveat(StrEnum):
     LARGE_DELTA = "delta is not below 1 / users"
     EXACT_USERS = "exact number of users"
     FLOATING_POINT = "floating-point noise"
-    EXACT_HELD_OUT = "exact held-out figure"
     ROWS_ARE_USERS = "each row counted as a user"
     CHOSEN_FROM_DATA = "settings chosen by looking at the data"
     DECLARED_PUBLIC = "declared public"
@@ -105,10 +104,6 @@ _CAVEATS = {
     Caveat.FLOATING_POINT: (
         "Noise was drawn in floating point. The guarantee is that of real numbers; what the last "
         "bits of rounded ones may tell is not covered."
-    ),
-    Caveat.EXACT_HELD_OUT: (
-        "OUTSIDE THE GUARANTEE: an exact figure about held-out users was released "
-        "(--exact-heldout), and nothing covers what they gave."
     ),
     Caveat.ROWS_ARE_USERS: (
         "EACH ROW COUNTED AS A USER OF ITS OWN (--one-user-per-row): single rows are protected, "

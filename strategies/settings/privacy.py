@@ -22,9 +22,6 @@ class PrivacyConfig:
         good=not_negative,
         expected="between 0 and --epsilon",
     )
-    exact_heldout: bool = _setting(
-        False, "Report the exact accuracy on held-out users, OUTSIDE THE GUARANTEE."
-    )
     epsilon: float = _setting(
         3.0,
         "Privacy budget. [default: 3]",

@@ -12,7 +12,7 @@ from murmuration.strategies.settings.model import ModelConfig
 from murmuration.strategies.settings.optimizer import OptimizerConfig
 from murmuration.strategies.settings.own import NoSettings, Sampled
 from murmuration.strategies.settings.privacy import PrivacyConfig
-from murmuration.strategies.settings.runtime import ReportConfig, RuntimeConfig
+from murmuration.strategies.settings.runtime import RuntimeConfig
 from murmuration.strategies.settings.sampling import (
     MOST_COHORT,
     SamplingConfig,
@@ -40,7 +40,6 @@ def schema_of(run_config: Mapping[str, Scalar]) -> Schema:
 
 @dataclass(frozen=True)
 class Settings(
-    ReportConfig,
     RuntimeConfig,
     OptimizerConfig,
     ModelConfig,
@@ -124,14 +123,13 @@ class Settings(
 
     @property
     def hold_out(self) -> "HoldOut | None":
-        """The hold-out mechanism; None if nobody is held out, or figures about them are not
-        protected.
+        """The hold-out mechanism; None if nobody is held out, or nothing is promised.
 
         See ``privacy.mechanisms.hold_out``.
         """
         from murmuration.privacy.mechanisms import hold_out
 
-        if self.test or self.exact_heldout or not (self.private and self.heldout):
+        if self.test or not (self.private and self.heldout):
             return None
         adjacency = Adjacency(self.adjacency)
         return hold_out.usual(self.heldout, self.epsilon, adjacency, self.heldout_epsilon)

@@ -1,4 +1,4 @@
-"""Settings of a run's output, of waiting for its nodes, and of its report besides figures."""
+"""Settings of a run's output, and of waiting for its nodes."""
 
 from dataclasses import dataclass
 
@@ -11,6 +11,8 @@ from murmuration.strategies.settings.declaration import (
 
 _changeable = settings_in(RUNTIME, changeable=True)
 _of_output = settings_in(OUTPUT, common=True, changeable=True)
+_setting = settings_in(OUTPUT)
+_MOST = 200  # characters of a note
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,25 +47,9 @@ class RuntimeConfig:
         "File that says which users deployed nodes may host. [default: one user each]",
         deployed=True,
     )
-
-
-#: Characters of a text.
-_MOST = 200
-
-
-def _is_line(text: str) -> bool:
-    """Return whether a text is one short line that a page can show."""
-    return len(text) <= _MOST and text.isprintable()
-
-
-_line = settings_in(OUTPUT, good=_is_line, expected=f"one line of at most {_MOST} characters")
-
-
-@dataclass(frozen=True)
-class ReportConfig:
-    """State what a report says of a run beside its figures. All of it is public."""
-
-    dataset_name: str = _line("", "Name of the data set, for the report. Public.")
-    note: str = _line(
-        "", "A sentence for the report, such as purpose and who is responsible. Public."
+    note: str = _setting(
+        "",
+        "A sentence for the report, such as purpose and who is responsible. Public.",
+        good=lambda text: len(text) <= _MOST and text.isprintable(),
+        expected=f"one line of at most {_MOST} characters",
     )

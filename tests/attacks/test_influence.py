@@ -237,13 +237,13 @@ HOSTILE_TALLIES = {
 def test_a_tally_that_its_users_cannot_produce_is_left_out(run, name, monkeypatch):
     """The figure is that of a run in which nobody is there; what was charged stays charged."""
     ids = [f"me {number}" for number in range(40)]  # of whom one counts: held out, or not asked
-    exact = {"test": "", "heldout": 0.5, "exact_heldout": True, "rounds": 1}
+    held_out = {"test": "", "heldout": 0.5, "rounds": 1}
     seen = []
     tally = messages.read_tally
     monkeypatch.setattr(messages, "read_tally", lambda *a: seen.append(tally(*a)) or seen[-1])
     for seed in range(10):
         liar = Liar(ids, sums=pulls, tally=HOSTILE_TALLIES[name])
-        result, _, log = run(liar, **exact, seed=seed)
+        result, _, log = run(liar, **held_out, seed=seed)
         if of(log, "not evaluated"):
             break
     assert len(of(log, "not evaluated")) == 1

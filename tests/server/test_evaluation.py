@@ -194,14 +194,13 @@ def test_how_users_differ_is_left_out_where_most_have_few_judgements(make_rows, 
         assert np.mean(figure.accuracies.deciles) == pytest.approx(figure.by_user, abs=1e-5)
 
 
-def test_an_exact_figure_is_asked_for_by_name_and_is_charged_nothing(make_setting, make_ledger):
-    for changes in ({"exact_heldout": True}, {"strategy": "nonprivate"}):
-        setting = make_setting(**changes)
-        with make_ledger(setting) as ledger:
-            found = on_held_out("theta", setting, Strategy(), ledger)
-            assert not ledger.spent()
-        assert found.accuracy == pytest.approx(0.75, abs=1e-5)
-        assert (found.noise, found.epsilon, found.users) == (None, None, 500)
+def test_where_nothing_is_promised_a_figure_is_exact_and_charged_nothing(make_setting, make_ledger):
+    setting = make_setting(strategy="nonprivate")
+    with make_ledger(setting) as ledger:
+        found = on_held_out("theta", setting, Strategy(), ledger)
+        assert not ledger.spent()
+    assert found.accuracy == pytest.approx(0.75, abs=1e-5)
+    assert (found.noise, found.epsilon, found.users) == (None, None, 500)
 
 
 def test_noise_that_drowns_everybody_is_no_figure(make_setting, make_ledger):

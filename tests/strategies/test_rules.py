@@ -31,8 +31,6 @@ BROKEN: list[dict[str, Any]] = [
     {"disjoint": True, "features": "minilm"},
     {"heldout_epsilon": 4.0},
     {"heldout_epsilon": 1.0, "test": "t"},
-    {"exact_heldout": True, "test": "t"},
-    {"heldout_epsilon": 1.0, "exact_heldout": True},
     {"loss": "ipo", "base": "b"},
     {"beta": 0.1, "base": "b"},
     {"r_max": 1.0, "base": "b"},

@@ -8,7 +8,7 @@ from murmuration.tuning.grid import parsed, points
 #: Settings that a search leaves alone.
 PROMISED = (
     "epsilon", "delta", "adjacency", "users", "data", "test", "heldout", "heldout_epsilon",
-    "exact_heldout", "seed", "out", "resume", "noise", "population", "max_judgements", "base",
+    "seed", "out", "resume", "noise", "population", "max_judgements", "base",
     "task", "secure-aggregation", "one-user-per-row", "policies",
 )  # fmt: skip
 

@@ -42,7 +42,7 @@ SETTINGS = [
     {"strategy": "els", "sampling_probability": 0.25, "group_size": 4},
     {"strategy": "local-label", "estimator": "mle"},
     {"kind": "thumbs", "columns": {"user_id": "who", "label": 'it\'s "so"'}},
-    {"dataset_name": "ε ≤ '3' \\"},
+    {"note": "ε ≤ '3' \\"},
 ]
 
 

@@ -167,7 +167,6 @@ BAD_SETTINGS = {
     "delta": 2.0,
     "disjoint": True,
     "estimator": "mle",
-    "exact_heldout": 3,
     "features": "nowhere",
     "format": "unheard-of",
     "heldout": 1.5,
