@@ -20,7 +20,7 @@ from murmuration.server.training import OnMetrics
 from murmuration.strategies.config import RunConfig, refuse_seed
 from murmuration.strategies.protocol.availability import RunAborted
 from murmuration.strategies.protocol.exchange import UNDECODABLE
-from murmuration.strategies.protocol.flower_internals import HttpGrid, http_grid, log
+from murmuration.strategies.protocol.flower_internals import is_over_network, log
 from murmuration.strategies.protocol.users import RegistryError
 
 app = ServerApp()
@@ -59,14 +59,14 @@ def train_over(
         if not settings.get("out"):
             stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
             settings["out"] = str(Path.home() / "murmuration-runs" / stamp)
-        decode_each_by_itself()
         logging.getLogger("flwr").addFilter(_one_line)
         config = RunConfig.from_run_config(settings)
-        if isinstance(grid, HttpGrid):
+        if is_over_network(grid):
+            decode_each_by_itself()
             refuse_seed(config)
         return run_training(config, grid, on_metrics=on_metrics or _log_rounds(config.rounds))
     except InputError as error:
-        if not isinstance(grid, HttpGrid) or isinstance(error.__cause__, RegistryError):
+        if not is_over_network(grid) or isinstance(error.__cause__, RegistryError):
             raise  # who is there may be another matter a minute later
         raise InputError(f"{REFUSED}{error}") from None
 
@@ -113,6 +113,8 @@ _NAME = "inflate_object_from_contents"
 
 def decode_each_by_itself() -> None:
     """From now on, in this process; AttributeError if Flower decodes otherwise than is known."""
+    from murmuration.strategies.protocol.flower_internals import http_grid
+
     decode = getattr(http_grid, _NAME)
     if not isinstance(decode, functools.partial):
         setattr(http_grid, _NAME, functools.partial(_decoded, decode))

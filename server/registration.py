@@ -21,7 +21,7 @@ from murmuration.preference.data.user_ids import user_cell
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.regular_files import read_regular
 from murmuration.strategies.config import RunConfig
-from murmuration.strategies.protocol.flower_internals import HttpGrid, public_key_to_bytes
+from murmuration.strategies.protocol.flower_internals import is_over_network
 from murmuration.strategies.protocol.registration import Hosted, Registration
 from murmuration.strategies.settings.toml_text import parse_toml
 
@@ -38,7 +38,7 @@ def registration_for(config: RunConfig, grid: Grid | None = None) -> Registratio
     """
     if config.registration:
         result = read_registration(Path(config.registration))
-    elif isinstance(grid, HttpGrid):
+    elif is_over_network(grid):
         result = Registration()
     else:
         return None
@@ -80,6 +80,8 @@ def _key(path: Path, where: str) -> bytes:
         raise InputError(f"{where}: the key {path} cannot be read: {error}") from None
     if not isinstance(key, EllipticCurvePublicKey):
         raise InputError(f"{where}: the key {path} is not an elliptic-curve key")
+    from murmuration.strategies.protocol.flower_internals import public_key_to_bytes
+
     return public_key_to_bytes(key)
 
 
