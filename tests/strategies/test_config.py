@@ -149,8 +149,6 @@ BAD = {
     "task": ["", "write"],
     "train": ["half"],
     "dtype": ["half", "float64"],
-    "head_layer": [-1],
-    "head_pooling": ["first", "cls"],
     "lora_rank": [-1],
     "lora_layers": ["last", "last:0", "0-3", "4", "x:2"],
     "max_tokens": [-1],
