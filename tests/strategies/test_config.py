@@ -178,7 +178,6 @@ BAD = {
     "variant": ["", "best"],
     "sampling": ["", "shuffled"],
     "ridge": [-0.1, math.nan, math.inf],
-    "max_votes": [-1],
     "pairing": ["", "drawn"],
     "optimizer": ["lion"],
     "learning_rate": [-1.0, math.nan],
