@@ -23,7 +23,7 @@ from murmuration.strategies.settings.catalogue import (
     panel_of,
     planned_fields,
 )
-from murmuration.strategies.settings.declaration import MODEL, TRAINING, about
+from murmuration.strategies.settings.declaration import MODEL, TRAINING, about, also_taken
 from murmuration.strategies.settings.plan_options import plan_fields
 
 
@@ -137,6 +137,7 @@ class RunCommand(TyperCommand):
         from murmuration.strategies import registry
 
         unusable = {name for name, (_, names) in OWN.items() if strategy not in names}
-        if registry.named(strategy).rounds:
+        if (named := registry.named(strategy)).rounds:
             unusable |= {f.name for f in DECLARED.values() if about(f).steps} | {"cohort"}
+            unusable -= {*also_taken(named.settings)}
         return unusable

@@ -38,8 +38,6 @@ LENGTHS = ("bounded", "none", "log")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 #: Whether a backward pass holds the rows of one user (``preference.language.examples``).
 USER_PASSES = ("isolated", "shared")
-#: What of a text's states a linear head reads (``preference.language.base.network``).
-POOLINGS = ("last", "mean")
 #: Which of a language model's layers LoRA changes: ``all``, ``last:4``, from one to another,
 #: counted from 1, or ``auto`` (``preference.language.base.settings``).
 LORA_LAYERS = re.compile(r"auto|all|last:([1-9][0-9]{0,3})|([1-9][0-9]{0,3})-([1-9][0-9]{0,3})")

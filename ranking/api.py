@@ -170,7 +170,7 @@ def rank(
         runtime: As of ``train``.
         users_per_node: As of ``train``.
         progress: As of ``train``.
-        **settings: As of ``train``. ``max_votes`` is the most votes of a voter that count;
+        **settings: As of ``train``. ``group_size`` is the most votes of a voter that count (10);
             ``pairing`` says who chose the pairs.
 
     Returns:

@@ -41,8 +41,9 @@ def rank(
     """Rank items by people's votes, with privacy for each voter.
 
     Items (and categories) are public lists; responses of votes are items. Each user takes part
-    once. One noisy sum is released, from which the leaderboard, its intervals and its page are
-    computed. Without --data and --items the embedded arena is ranked.
+    once, with at most 10 votes (or --group-size), drawn at random. One noisy sum is released, from
+    which the leaderboard, its intervals and its page are computed. Without --data and --items the
+    embedded arena is ranked.
     """
     from murmuration.ranking import api
 

@@ -10,16 +10,14 @@ from murmuration.strategies.settings.plan_options import PlanOptions
 #: Who chose what votes compare (``ranking.release``).
 PAIRINGS = ("public", "voters")
 _PANEL = f"{OF_STRATEGY} ranking"
-_MAX_VOTES = setting(
-    0, "Most votes of a voter that count; which ones is chance. [default: 10]", **AT_LEAST_ONE
-)
 
 
 @dataclass(frozen=True)
 class RankingSettings:
     """Settings of boards."""
 
-    max_votes: int = _MAX_VOTES
+    also_takes = ("group_size",)
+
     categories: str = setting(
         "",
         "The public list of categories, written like --items: a board for each. The prompt of a "
@@ -45,10 +43,9 @@ class BoardPlan:
         panel=_PANEL,
         **AT_LEAST_ONE,
     )
-    max_votes: int = _MAX_VOTES
     votes_each: float = setting(
         0.0,
-        "ranking: votes of a voter that count, on average. [default: --max-votes]",
+        "ranking: votes of a voter that count, on average. [default: --group-size]",
         panel=_PANEL,
         **POSITIVE,
     )

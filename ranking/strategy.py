@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -238,12 +238,11 @@ def names_of(context: RunContext) -> ItemFeatures:
 
 def layout_of(context: RunContext, names: ItemFeatures) -> VoteLayout:
     """The layout of a voter's vector, from public numbers."""
-    own = context.config.of(RankingSettings)
     return VoteLayout(
         items=len(names.items),
         boards=len(names.boards),
-        cap=own.max_votes or DEFAULT_CAP,
-        pairing=cast(Pairing, own.pairing),
+        cap=context.config.group_size or DEFAULT_CAP,
+        pairing=cast(Pairing, context.config.of(RankingSettings).pairing),
         kind=cast(Kind, context.config.schema.kind),
         responses=context.config.schema.responses,
     )
@@ -283,17 +282,16 @@ def solve(query: PlanQuery, adjacency: Adjacency) -> dict[str, Any]:
     """
     items = query.own.get("board_size")
     if items is None:
-        if query.own:
-            raise InputError("--max-votes and --votes-each are about a board: add --board-size")
+        if query.own or query.group_size:
+            raise InputError("--group-size and --votes-each are about a board: add --board-size")
         return _PLANNED(query, adjacency)
-    cap = query.own.get("max_votes") or DEFAULT_CAP
+    cap = query.group_size or DEFAULT_CAP
     each = query.own.get("votes_each") or float(cap)
-    if items < 2 or cap < 1 or not 0.0 < each <= cap:
+    if items < 2 or not 0.0 < each <= cap:
         raise InputError(
-            "a board has a --board-size of at least 2, and of each voter at least one vote counts, "
-            "on average at most --max-votes"
+            "a board has a --board-size of at least 2, and --votes-each of at most --group-size"
         )
-    numbers = _PLANNED(query, adjacency)
+    numbers = _PLANNED(replace(query, group_size=None), adjacency)  # which costs nothing
     std = numbers["noise_multiplier"] * VoteLayout(items=items, cap=cap).clip_norm
     figures = planned_power(query.users or 1, items=items, votes_each=each, net_std=std)
     return {**numbers, "items": items, "votes_each": each, **figures, "power": _ABOUT_POWER}
@@ -320,7 +318,7 @@ _RULES = (
     ),
     Rule(
         lambda config, strategy: config.clip_norm,
-        "--clip-norm follows from --max-votes and the number of items",
+        "--clip-norm follows from --group-size and the number of items",
         ({"clip_norm": None},),
     ),
     Rule(

@@ -98,9 +98,9 @@ def made_from(origin: Mapping[str, str]) -> str:
     )
 
 
-def loading(writes: bool, *, base: str = "", adapter: bool = False, pooling: str = "last") -> str:
+def loading(writes: bool, *, base: str = "", adapter: bool = False) -> str:
     """Instructions to load a language model by transformers alone, and peft for an adapter;
-    ``base`` is its name on a hub, and ``pooling`` that of the states which a reward's head reads.
+    ``base`` is its name on a hub.
     """
     loader = "AutoModelForCausalLM" if writes else "AutoModelForSequenceClassification"
     width = "" if writes else ", num_labels=1"
@@ -117,10 +117,6 @@ def loading(writes: bool, *, base: str = "", adapter: bool = False, pooling: str
     else:
         code += [f"model = {loader}.from_pretrained(folder).eval()"]
     last = "" if writes else " A score is the only logit."
-    if pooling == "mean":
-        code += ['states = model.base_model(**tokenizer(text, return_tensors="pt"))[0]']
-        code += ["score = model.score(states).mean()"]
-        last = " The only logit is of the last token, and a score the mean over all tokens."
     lines = ["By transformers alone:", "", "```python", *code, "```", "", _WRITTEN + last]
     return "\n".join([_BEGIN, "", *lines, "", _END])
 

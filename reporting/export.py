@@ -324,8 +324,7 @@ def _amend_card(
             relation = "adapter" if adapter else "finetune"
             changes |= {"base_model_relation": relation, "base_model": named}
         writes = base.get("task", "reward") != "reward"
-        pooling = base.get("head_pooling", "last")
-        passage = loading(writes, base=named, adapter=adapter, pooling=pooling)
+        passage = loading(writes, base=named, adapter=adapter)
     elif how.hub:
         changes["base_model"] = how.hub
     entry = {name: value for name, value in (promise_details or {}).items() if value is not None}

@@ -31,7 +31,7 @@ def model_card(result: Mapping[str, Any], promise: Details) -> str:
     what was promised."""
     lacking = {"kind": "", "path": "unknown", "train": "head"}
     lacking |= {"merged": False, "length": ""}
-    lacking |= {"head_layer": 0, "head_pooling": "last", "layers": "all", "layer": 0}
+    lacking |= {"layers": "all", "layer": 0}
     lacking |= {"system": "", "strengths": (), "dimension": 0}
     told, features = facts(result), {**lacking, **result["features"]}
     path = str(features["path"])
@@ -53,9 +53,7 @@ def model_card(result: Mapping[str, Any], promise: Details) -> str:
             if features["merged"]
             else "this folder holds these, and needs the base"
         ),
-        loading=loading(
-            told["writes"], base=base, adapter=adapter, pooling=features["head_pooling"]
-        ),
+        loading=loading(told["writes"], base=base, adapter=adapter),
         promise=table(promise),
     )
     return _head(told, promise, base, speaks, adapter) + "\n" + card

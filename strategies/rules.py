@@ -16,7 +16,7 @@ from murmuration.preference.policy_losses import (
 )
 from murmuration.privacy.adjacency import Adjacency
 from murmuration.privacy.theorems import Mechanism
-from murmuration.strategies.settings.declaration import about, declared, option
+from murmuration.strategies.settings.declaration import about, also_taken, declared, option
 from murmuration.strategies.settings.rule import Rule
 from murmuration.strategies.settings.run import Settings
 from murmuration.strategies.spec import Strategy
@@ -69,7 +69,8 @@ def _of_policies(name: str) -> Rule:
 def _of_steps(name: str) -> Rule:
     def broken(run: Settings, strategy: Strategy) -> bool:
         of_a_fit = name == "learning_rate" and run.task == "policy"
-        return bool(strategy.rounds and getattr(run, name)) and not of_a_fit
+        taken = of_a_fit or name in also_taken(strategy.settings)
+        return bool(strategy.rounds and getattr(run, name)) and not taken
 
     return Rule(
         broken,

@@ -285,8 +285,6 @@ def base_settings(config: Settings, **instead: Any) -> "BaseSettings":
         "loss": config.loss,
         "beta": config.beta,
         "r_max": config.r_max,
-        "head_layer": config.head_layer,
-        "head_pooling": config.head_pooling,
         **instead,
     }
     for name in ("features", "length"):

@@ -42,7 +42,7 @@ def init(
         float, typer.Option("--clip-norm", help="clip norm of a user's gradient")
     ] = Terms.clip_norm,
     group_size: Annotated[
-        int, typer.Option(help="most judgements (or texts) of a user in a round")
+        int, typer.Option(help="most judgements, texts or votes of a user in a round")
     ] = Terms.group_size,
     repeats: Annotated[
         int, typer.Option(help="how often a node answers the same round, if the server crashes")

@@ -5,9 +5,6 @@ that the model's own head reads, and takes no backward pass. States are scaled b
 them about unit length behind a layer norm; the scale goes into the head's weights when the model is
 saved, so that it is an ordinary reward model. The head begins at zero.
 
-States are those behind all layers, or behind the first ``head_layer``, with the model's last norm;
-what is above these is neither computed nor saved. The head reads the last, or the mean of all.
-
 Needs the extra `murmuration-rlhf[lm]`.
 
 Legend: R texts, L tokens, D dimensions.
@@ -25,7 +22,7 @@ import torch
 
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.features.frozen_states import FrozenStates
-from murmuration.preference.language.base.network import LanguageBase
+from murmuration.preference.language.base.network import STATES_KNOWN_BY, LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 
 KIND = "language-head"
@@ -66,12 +63,12 @@ class LanguageHead:
 
     @cached_property
     def _frozen(self) -> FrozenStates:
-        base, is_mean = self.base, self.base.settings.head_pooling == "mean"
+        base = self.base
         network: Any = base.model
-        known = {k: v for k, v in base.settings.described.items() if k in _KNOWN_BY}
+        known = {k: v for k, v in base.settings.described.items() if k in STATES_KNOWN_BY}
         return FrozenStates(
             self._states,
-            (lambda states_LD: states_LD.mean(0)) if is_mean else (lambda states_LD: states_LD[-1]),
+            lambda states_LD: states_LD[-1],
             device=base.device,
             width=self.dimension,
             words=len(network.get_input_embeddings().get_parameter("weight")),
@@ -80,13 +77,13 @@ class LanguageHead:
         )
 
     def _states(self, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """The states that the head reads of B texts of L tokens, up to the last that counts."""
+        """The state that the head reads of each of B texts of L tokens, (B, 1, D)."""
         ids_BL = inputs["input_ids"]
         segments_BL = inputs.get("token_type_ids")
         states_BLD = self.base.head_states(
             self.base.inputs_of(ids_BL, torch.ones_like(ids_BL), segments_BL)
         )
-        if self.base.settings.head_pooling == "mean" or states_BLD.shape[1] == 1:
+        if states_BLD.shape[1] == 1:
             return states_BLD
         # As transformers has it: the last token that has not the number of padding.
         place_L = torch.arange(ids_BL.shape[1], device=ids_BL.device)
@@ -110,11 +107,6 @@ class LanguageHead:
             self.base.save(folder)
 
 
-#: All that a text's states depend on beside its tokens.
-_KNOWN_BY = ("digest", "merged", "dtype", "head_layer", "head_pooling", "system")
 #: Settings that a head has, beside what is found in the base.
-SETTINGS = (
-    *("path", "max_tokens", "batch_tokens", "dtype"),
-    *("head_layer", "head_pooling", "system"),
-)
+SETTINGS = ("path", "max_tokens", "batch_tokens", "dtype", "system")
 _SHAPING = (*SETTINGS, "digest", "revision", "merged")

@@ -118,7 +118,7 @@ class LanguageScorer:
         return {name: settings[name] for name in _DESCRIBED if settings.get(name)}
 
 
-_DESCRIBED = ("path", "digest", "max_tokens", "dtype", "head_pooling", "system")
+_DESCRIBED = ("path", "digest", "max_tokens", "dtype", "system")
 
 
 class Scored:

@@ -98,8 +98,7 @@ def _language_scorer(folder: Path) -> Scorer:
         about = read_about(folder)["base"]
         if about.get("task", "reward") != "reward":
             raise InputError(f"a model of --task {about['task']}, which scores no responses")
-        names = ("max_tokens", "head_pooling", "system")
-        limits = {name: about[name] for name in names if about.get(name)}
+        limits = {name: about[name] for name in ("max_tokens", "system") if about.get(name)}
     elif not (folder / "config.json").exists():
         raise InputError("neither a saved reward nor a sequence classifier: it has no config.json")
     scorer = LanguageScorer(str(folder), **limits)

@@ -110,7 +110,6 @@ class SavedReward:
         adapter = (folder / "adapter_config.json").exists()
         limits = {name: about[name] for name in ("max_tokens", "batch_tokens")}
         limits["dtype"] = about.get("dtype", "float32")
-        limits["head_pooling"] = about.get("head_pooling", "last")
         limits["system"] = about.get("system", "")
         if adapter:  # which is about that base and no other
             path = base_of_adapter(folder, about, base)
@@ -210,24 +209,33 @@ def is_language_model(folder: str | os.PathLike) -> bool:
 
 
 def system_of(path: str | os.PathLike) -> str:
-    """The system prompt that a saved language model was trained with; empty if there is none, for
-    any other base, and for a folder that will not load.
+    """The system prompt that a saved language model was trained with; empty if there is none, and
+    for any other base.
+
+    Raises:
+        InputError: as `read_about`.
     """
-    try:
-        base = read_about(Path(path).expanduser()).get("base")
-    except InputError:
-        return ""
-    return str(base.get("system", "")) if isinstance(base, dict) else ""
+    folder = Path(path).expanduser()
+    return str(read_about(folder)["base"].get("system", "")) if is_language_model(folder) else ""
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """The content of `murmuration.json` in a folder."""
+    """The content of `murmuration.json` in a folder.
+
+    Raises:
+        InputError: it is none, or of a version that read other states: its settings are not ours.
+    """
     path = folder / FILE
     try:
         check_folder(folder)
         about = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise InputError(f"{folder}: not a saved language model: {first_line(error)}") from error
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
+    base = about.get("base") if isinstance(about, dict) else None
+    if not isinstance(base, dict) or about["format"] != FORMAT:
         raise InputError(f"{path}: not a language model of format {FORMAT}")
+    if unknown := sorted(base.keys() - {"kind", *BaseSettings.__dataclass_fields__}):
+        raise InputError(
+            f"{path}: {', '.join(unknown)}: settings that this version does not have; train anew"
+        )
     return about

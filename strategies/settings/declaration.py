@@ -97,6 +97,13 @@ def declared(settings: type) -> "tuple[Field[Any], ...]":
     return tuple(each for each in fields(settings) if "about" in each.metadata)
 
 
+def also_taken(settings: type) -> tuple[str, ...]:
+    """Names of settings about steps that have a meaning for a strategy that solves; its own
+    settings name them.
+    """
+    return getattr(settings, "also_takes", ())
+
+
 def about(setting_field: "Field[Any]") -> About:
     """The declaration made with ``setting``."""
     return setting_field.metadata["about"]

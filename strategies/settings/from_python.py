@@ -31,6 +31,7 @@ from murmuration.strategies.settings.declaration import (
     PROMISE,
     RUNTIME,
     about,
+    also_taken,
     declared,
 )
 
@@ -139,7 +140,8 @@ def takes(
 
 def of_strategy(name: str) -> Fields:
     """The settings of a strategy that learns no model, and of its run."""
-    own = {each.name for each in declared(of_strategies()[name])}
+    settings = of_strategies()[name]
+    own = {*also_taken(settings), *(each.name for each in declared(settings))}
     return [
         field
         for field in of_simulations()

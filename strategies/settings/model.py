@@ -6,7 +6,6 @@ from murmuration.preference.choices import (
     DTYPES,
     LENGTHS,
     LORA_LAYERS,
-    POOLINGS,
     TASKS,
     TRAINED,
     USER_PASSES,
@@ -99,17 +98,6 @@ class ModelConfig:
     )
     train: str = _of_base(
         "", "Which weights of --base are trained. [default: lora]", choices=TRAINED
-    )
-    head_layer: int = _of_base(
-        0,
-        "--train head: layers of --base below the head; those above are left out. [default: all]",
-        **AT_LEAST_ONE,
-    )
-    head_pooling: str = _of_base(
-        "",
-        "--train head: whether the head reads a text's last state, or the mean of all. "
-        "[default: last]",
-        choices=POOLINGS,
     )
     lora_rank: int = _of_base(0, "Rank of LoRA. [default: 16]", **AT_LEAST_ONE)
     lora_targets: str = _of_base(

@@ -55,7 +55,7 @@ class SamplingConfig:
     )
     group_size: int = _setting(
         0,
-        "Most judgements (or texts) of a user in a round. [default: the strategy's]",
+        "Most judgements, texts or votes of a user in a round. [default: the strategy's]",
         common=True,
         steps=True,
         **AT_LEAST_ONE,

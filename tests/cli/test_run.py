@@ -295,6 +295,8 @@ def test_help_of_a_strategy_shows_what_it_can_use(cli, monkeypatch):
         assert option in own
         assert option not in solved
     assert "--ridge" in solved
+    _, board, _ = cli("run", "--strategy", "ranking", "--help")
+    assert "--group-size" in board and "--learning-rate" not in board
     for panel in ("Data", "Privacy", "Training", "Model", "Runtime", "Output", "Only for els"):
         assert f"─ {panel}" in everything
 

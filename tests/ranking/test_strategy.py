@@ -9,6 +9,7 @@ import pytest
 from local_runs import resumed, run
 from made_up_votes import made_up_votes
 
+from murmuration.api.config import TrainConfig
 from murmuration.planning.plan import plan as planned
 from murmuration.preference.data.errors import InputError
 from murmuration.preference.reward import RewardModel
@@ -175,7 +176,7 @@ def test_noise_on_a_grid(board, noise):
 
 def test_noise_is_as_promised(board):
     """The released sum less that of a run with next to no noise, in units of what is promised."""
-    changes = {"pairing": "voters", "categories": '["x", "y"]', "max_votes": 30}
+    changes = {"pairing": "voters", "categories": '["x", "y"]', "group_size": 30}
     loud, _ = board(seed=3, epsilon=0.5, **changes)
     quiet, _ = board(seed=3, epsilon=1e4, **changes)
     upper = np.triu_indices(4, 1)
@@ -235,15 +236,20 @@ def test_the_power_of_a_board():
         assert least < large[name] < small[name]
     assert large["points_told_apart"] < small["points_told_apart"]
     assert small["noise_multiplier"] > large["noise_multiplier"]
-    assert planned(epsilon=1.0, **board)["voters_for_10_points"] == pytest.approx(34_115, rel=0.01)
+    ten = planned(epsilon=1.0, **board)["voters_for_10_points"]
+    assert ten == pytest.approx(34_115, rel=0.01)
+    assert planned(epsilon=1.0, group_size=30, **board)["voters_for_10_points"] > ten
+    config = TrainConfig(strategy="ranking", items='["a", "b"]', epsilon=1.0, group_size=30)
+    of_config = planned(config, **board)
+    assert of_config["voters_for_10_points"] > ten and "group_size" not in of_config
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"board_size": 1}, "--board-size of at least 2"),
-        ({"board_size": 5, "votes_each": 11.0}, "at most --max-votes"),
-        ({"max_votes": 4}, "add --board-size"),
+        ({"board_size": 5, "votes_each": 11.0}, "at most --group-size"),
+        ({"group_size": 4}, "add --board-size"),
         ({"board_size": 5, "strategy": "uls", "rounds": 3}, "are for --strategy ranking"),
     ],
 )

@@ -75,7 +75,7 @@ def released(rows: list[dict], out: Path, runtime: Runtime = Runtime.LOCAL, **ch
         "data": str(path),
         "strategy": "ranking",
         "items": json.dumps(ITEMS),
-        "max_votes": CAP,
+        "group_size": CAP,
         "on_bad_rows": "skip",
         "no_prompt": True,
         "heldout": 0.0,

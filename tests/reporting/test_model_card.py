@@ -116,6 +116,7 @@ def test_what_a_language_model_is_and_how_it_is_loaded(make_result, features, sa
     card = model_card(make_result(features=features))
     assert said in card and loaded in card and "`the-base`" in card
     assert ("PeftModel" in card) == (features is LORA)
+    assert "A score is the only logit" in card
 
 
 def test_which_layers_lora_changes(make_result):
@@ -133,16 +134,6 @@ def test_states_of_a_language_model_are_features(make_result, tmp_path):
     assert "and the length of the response" in card and "apache-2.0" in card
     whole = " ".join(model_card(make_result(features={**states, "layer": 0})).split())
     assert "the mean states of the frozen language model" in whole
-
-
-def test_which_states_a_head_reads(make_result):
-    whole = model_card(make_result(features=HEAD))
-    card = model_card(make_result(features={**HEAD, "head_layer": 18, "head_pooling": "mean"}))
-    assert "It is the first 18 layers of the language model `the-base`, unchanged" in card
-    assert "over the mean of all tokens' states." in card
-    assert "score = model.score(states).mean()" in card and "A score is the only logit" not in card
-    assert "layers of" not in whole and "mean of all" not in whole
-    assert "A score is the only logit" in whole
 
 
 def test_which_file_a_base_was_made_from(make_result, tmp_path):

@@ -80,6 +80,7 @@ BROKEN: list[dict[str, Any]] = [
     {"strategy": "survey", "kind": "thumbs"},
     {"strategy": "survey", "labels": "randomized"},
     {"strategy": "survey", "clip_norm": 1.0},
+    {"strategy": "survey", "group_size": 3},
     {"strategy": "survey", "features": "minilm"},
     {"strategy": "survey", "items": "i"},
     {"strategy": "ranking", "kind": "thumbs"},

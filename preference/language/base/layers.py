@@ -29,19 +29,16 @@ def checkpointed(model: torch.nn.Module, path: str) -> None:
 
 
 def keep_layers(model: Any, count: int, path: str) -> None:
-    """Leave of a network its first ``count`` blocks, and what follows them: a norm, a head.
+    """Leave of a network its first ``count`` blocks, and the norm that follows them.
 
     Raises:
         InputError: it has fewer, or nothing in it is known as its blocks.
     """
-    (_, layers), config = layers_of(model, path, "--head-layer"), model.config
+    _, layers = layers_of(model, path, "--features")
     if count > len(layers):
-        raise InputError(f"--head-layer {count}: {path} has {len(layers)} layers")
-    for name, value in vars(config).items():
-        if name.endswith("layer_types") and isinstance(value, list):
-            setattr(config, name, value[:count])
+        raise InputError(f"--features: {path} has {len(layers)} layers, not {count}")
     del layers[count:]
-    config.num_hidden_layers = count
+    model.config.num_hidden_layers = count
 
 
 def layers_of(model: Any, path: str, option: str) -> tuple[str, torch.nn.ModuleList]:

@@ -51,7 +51,6 @@ from murmuration.preference.language.adapters import check_untied, merged_state,
 from murmuration.preference.language.base.layers import (
     blocks_of,
     checkpointed,
-    keep_layers,
     layers_of,
     trained_layers,
 )
@@ -75,8 +74,8 @@ MOST_LOGITS = 2**26
 #: numbers than 6e-8. Powers of two change no digit.
 _SCALES = {"float16": 2.0**10}
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
-#: All that a text's states below some layer depend on beside its tokens.
-_STATES_KNOWN_BY = ("digest", "merged", "dtype", "system")
+#: All that a text's states, behind any layer, depend on beside its tokens.
+STATES_KNOWN_BY = ("digest", "merged", "dtype", "system")
 
 
 class LanguageBase:
@@ -126,8 +125,6 @@ class LanguageBase:
             self.tokenizer, self.model, self.head, new = loaded
             self.words = 0
         check_same(path, contents_of(path).digest, settings.digest)  # not replaced meanwhile
-        if settings.head_layer:
-            keep_layers(self.model, settings.head_layer, path)
         if settings.checkpointing:
             checkpointed(self.model, path)
         if settings.train == "lora":
@@ -142,8 +139,6 @@ class LanguageBase:
         self.attention = str(getattr(self.model.config, "_attn_implementation", None) or "eager")
         self.most_logits = MOST_LOGITS
         self.texts = TextTokens(self.tokenizer, context(settings, self.model), settings.system)
-        if settings.head_pooling == "mean" and self.texts.pairs:
-            raise InputError("--head-pooling mean: an encoder's head reads a pooled state already")
         if settings.train in ("head", NOTHING):  # the first by another way: nothing here is
             self.model.requires_grad_(False)
         if settings.train == "head":
@@ -250,11 +245,7 @@ class LanguageBase:
         ids_RL, mask_RL = tokens.batch(texts_R, self.tokenizer.pad_token_id)
         inputs = self.inputs(tokens, texts_R, ids_RL, mask_RL)
         with self.computing(), self._entered(self._lower_of(tokens, texts_R)):
-            if self.settings.head_pooling == "last":
-                return self.model(**inputs).logits.float()[:, 0]
-            each_RL1 = self._head(self.head_states(inputs)).float()
-            mask_RL1 = mask_RL.to(self.device)[..., None]
-            return ((each_RL1 * mask_RL1).sum(1) / mask_RL1.sum(1))[:, 0]
+            return self.model(**inputs).logits.float()[:, 0]
 
     def head_states(self, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """The input of the reward's head for R texts: of each token, (R, L, H), or the pooled state
@@ -313,7 +304,7 @@ class LanguageBase:
             whole = self.inputs_of(ids_BL, torch.ones_like(ids_BL), segments_BL)
             return layers.states(self.model, whole)
 
-        known = {k: v for k, v in self.settings.described.items() if k in _STATES_KNOWN_BY}
+        known = {k: v for k, v in self.settings.described.items() if k in STATES_KNOWN_BY}
         network: Any = self.model
         with torch.no_grad():
             width = layers.states(self.model, tried).shape[2]

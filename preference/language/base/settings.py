@@ -12,7 +12,6 @@ from murmuration.preference.choices import (
     DTYPES,
     LORA_LAYERS,
     MOST_SYSTEM,
-    POOLINGS,
     TASKS,
     TRAINED,
 )
@@ -33,7 +32,7 @@ BY_TEXT = ("reward", "policy")
 #: Settings that say nothing of the network at θ = 0; where it lies is not which one it is.
 _NOT_OF_REFERENCE = (
     *("path", "max_tokens", "batch_tokens", "loss", "beta", "r_max"),
-    *("head_layer", "head_pooling", "once_per_text"),
+    "once_per_text",
 )
 
 
@@ -55,9 +54,6 @@ class BaseSettings:
             ``auto``: as `fastest_dtype` does.
         checkpointing: whether blocks' activations are computed once more instead of kept.
         loss: of `policy`: its loss, with ``beta`` and ``r_max`` as of `policy_losses.PolicyLoss`.
-        head_layer: of ``head``: the number of the model's layers below the head's norm; 0: all.
-        head_pooling: of ``head``: one of `POOLINGS`: whether it reads the text's last state, or
-            the mean of all.
         layers: which of the network's layers LoRA changes, as `LORA_LAYERS` has it; `resolved`
             says which ``auto`` are. What is below them is computed once for each text
             (`preference.language.base.lower_layers`).
@@ -87,8 +83,6 @@ class BaseSettings:
     loss: str = PolicyLoss.name
     beta: float = PolicyLoss.beta
     r_max: float = PolicyLoss.r_max
-    head_layer: int = 0
-    head_pooling: str = "last"
     layers: str = "all"
     once_per_text: bool = False
     system: str = ""
@@ -101,7 +95,6 @@ class BaseSettings:
             ("train", TRAINED, NOTHING),
             ("task", TASKS, None),
             ("dtype", DTYPES, ""),
-            ("head_pooling", POOLINGS, None),
         ):
             if (value := getattr(self, name)) not in (*choices, unnamed):
                 option = "--" + name.replace("_", "-")
@@ -119,8 +112,6 @@ class BaseSettings:
             raise InputError(
                 f"--once-per-text is for --task {' or '.join(BY_TEXT)}, and --train lora or full"
             )
-        if self.train != "head" and (self.head_layer or self.head_pooling != "last"):
-            raise InputError("--head-layer and --head-pooling are for --train head")
         PolicyLoss(self.loss, self.beta, self.r_max)  # or says what is wrong with them
         if self.task != "reward" and self.train == "head":
             raise InputError(
@@ -131,7 +122,6 @@ class BaseSettings:
             ("max_tokens", "--max-tokens", 1),
             ("batch_tokens", "--batch-tokens", 0),
             ("alpha", "alpha of LoRA", 0),
-            ("head_layer", "--head-layer", 0),
         ):
             if (value := getattr(self, name)) < least:  # 0 stands for the default
                 raise InputError(f"{option} must be at least 1; got {value}")

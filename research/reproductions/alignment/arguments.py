@@ -63,6 +63,8 @@ from murmuration.strategies.config import RunConfig
 DELTA = 1e-5
 #: A judge that prefers the longer of two answers, beside the gold rewards.
 LONGER = "length alone"
+#: Rewards on the base's own states, of which only the accuracy is measured.
+HEAD = "--train head"
 GROUPS = ("train", "test", "unseen", "gold")
 _EXAMPLES = 12
 
@@ -79,8 +81,6 @@ class Plan:
         best_of: the numbers of answers from which a reward chooses; the last is that of all.
         met: the number of other answers of the base that each of these is compared with.
         rounds, cohort: of rewards and gold rewards.
-        heads: settings of `--train head` beside the base, by name: rewards of which only the
-            accuracy is measured.
         folds: sizes of the comparison on debates and pairs that are left out.
     """
 
@@ -92,15 +92,6 @@ class Plan:
     met: int = 5
     rounds: int = 200
     cohort: int = 540
-    heads: Mapping[str, Mapping[str, Any]] = field(
-        default_factory=lambda: {
-            "--train head": {},
-            "--train head --head-layer 18 --head-pooling mean": {
-                "head_layer": 18,
-                "head_pooling": "mean",
-            },
-        }
-    )
     folds: left_out.Sizes = field(default_factory=left_out.Sizes)
 
 
@@ -181,7 +172,7 @@ def miniature(quick: bool = True) -> Reproduction:
     del quick  # the only form there is without people
     plan = Plan(
         ("hashing",), (3.0, None), 2, 8, (2, 4), rounds=20, cohort=100,
-        heads={"--train head": {}}, folds=left_out.Sizes(("hashing",), (3.0, None), 2, 3),
+        folds=left_out.Sizes(("hashing",), (3.0, None), 2, 3),
     )  # fmt: skip
     splits = ("train", "test", "unseen-topics", "test")
     people = {
@@ -264,12 +255,9 @@ def of_left_out(
 
 
 def alone(people: Mapping[str, Judgements], base: str, plan: Plan) -> dict[str, Accuracies]:
-    """The accuracies of heads, rewards that choose no answers."""
-    result = {}
-    for name, given in tracked(plan.heads.items(), "rewards of states", len(plan.heads)):
-        examples = examples_of(people, LanguageHead(path=base, **given))
-        result[name] = accuracies(examples, heads_of(examples["train"], plan))
-    return result
+    """The accuracies of the base's heads, rewards that choose no answers."""
+    examples = examples_of(people, LanguageHead(path=base))
+    return {HEAD: accuracies(examples, heads_of(examples["train"], plan))}
 
 
 def examples_of(people: Mapping[str, Judgements], features: FeatureMap) -> dict[str, PairExamples]:

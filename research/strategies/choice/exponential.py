@@ -171,8 +171,7 @@ _NEEDED = (
 #: What is about training, of which there is none.
 _TRAINING = (
     *("train", "lora_rank", "lora_targets", "lora_layers"),
-    *("checkpointing", "once_per_text", "head_layer", "head_pooling"),
-    *("learning_rate", "clip_norm"),
+    *("checkpointing", "once_per_text", "learning_rate", "clip_norm"),
 )
 
 

@@ -295,7 +295,7 @@ def test_signature_and_help_have_each_setting_of_a_run():
 
 def test_a_fixed_strategy_has_its_own_settings_alone():
     board = inspect.signature(mm.rank).parameters
-    assert {"max_votes", "epsilon", "columns", "user_column"} <= board.keys()
+    assert {"group_size", "epsilon", "columns", "user_column"} <= board.keys()
     assert not {"variant", "learning_rate", "topics", "rounds"} & board.keys()
 
 

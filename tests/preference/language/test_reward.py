@@ -12,12 +12,15 @@ from murmuration.preference.bases import base_of
 from murmuration.preference.data.judgements import InputError, Judgements
 from murmuration.preference.features.hashing import HashingFeatures
 from murmuration.preference.features.language_head import LanguageHead
+from murmuration.preference.features.words import DEFINITION
+from murmuration.preference.kinds.starting import described_features
 from murmuration.preference.language.base.network import LanguageBase
 from murmuration.preference.language.base.settings import BaseSettings
 from murmuration.preference.language.reward import save_language_model, system_of
 from murmuration.preference.language.row_cache import FOLDER
 from murmuration.preference.model_folder import SaveOptions
 from murmuration.preference.reward import RewardModel
+from murmuration.reporting.export import Sharing, export
 
 
 @pytest.fixture
@@ -88,10 +91,34 @@ def test_folders_that_are_none(trained, tmp_path):
     (tmp_path / "m" / "murmuration.json").write_text(json.dumps({**about, "format": "x"}))
     with pytest.raises(InputError, match="of format"):
         RewardModel.load(tmp_path / "m")
+    (tmp_path / "m" / "murmuration.json").write_text(json.dumps({**about, "base": []}))
+    with pytest.raises(InputError, match="of format"):
+        RewardModel.load(tmp_path / "m")
     about["base"]["path"] = str(tmp_path / "gone")
     (tmp_path / "m" / "murmuration.json").write_text(json.dumps(about))
     with pytest.raises(InputError, match="no such folder"):
         RewardModel.load(tmp_path / "m")
+
+
+def test_a_setting_that_there_is_no_more_is_refused_and_not_read_as_if_it_were_not_there(
+    language_model, tmp_path
+):
+    """A head that learnt the mean of all states would give other scores on the last."""
+    head = LanguageHead(path=language_model("llama"))
+    save_language_model(tmp_path / "m", head, np.ones(head.dimension, np.float32))
+    place = tmp_path / "m" / "murmuration.json"
+    about = json.loads(place.read_text())
+    about["base"]["head_pooling"] = "mean"
+    place.write_text(json.dumps(about))
+    start = {"kind": "hashing", "words": DEFINITION}
+    for read in (
+        RewardModel.load,
+        system_of,
+        lambda folder: described_features(start, str(folder)),
+        lambda folder: export(folder, tmp_path / "out", Sharing(without_promise=True)),
+    ):
+        with pytest.raises(InputError, match="head_pooling: settings that this version does not"):
+            read(tmp_path / "m")
 
 
 def test_accuracy_is_that_of_its_scores(trained, tmp_path, make_rows):

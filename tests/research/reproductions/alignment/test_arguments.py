@@ -110,10 +110,10 @@ def test_rewards_that_choose_nothing_are_measured_by_themselves(language_model):
         )
         for group in arguments.GROUPS
     }
-    plan = replace(PLAN, seeds=1, rounds=3, cohort=6, heads={"own": {}})
+    plan = replace(PLAN, seeds=1, rounds=3, cohort=6)
     right = arguments.alone(people, str(language_model("llama")), plan)
-    assert list(right["own"]) == [3.0, None]
-    seen, unseen = right["own"][None][0]
+    assert list(right[arguments.HEAD]) == [3.0, None]
+    seen, unseen = right[arguments.HEAD][None][0]
     assert seen.by_user == unseen.by_user == 1.0  # everybody prefers what nobody rejects
 
 
