@@ -232,7 +232,7 @@ def read_about(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError(f"{folder}: not a saved language model: {first_line(error)}") from error
     base = about.get("base") if isinstance(about, dict) else None
-    if not isinstance(base, dict) or about["format"] != FORMAT:
+    if not isinstance(base, dict) or about.get("format") != FORMAT:
         raise InputError(f"{path}: not a language model of format {FORMAT}")
     if unknown := sorted(base.keys() - {"kind", *BaseSettings.__dataclass_fields__}):
         raise InputError(
