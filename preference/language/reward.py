@@ -216,7 +216,11 @@ def system_of(path: str | os.PathLike) -> str:
         InputError: as `read_about`.
     """
     folder = Path(path).expanduser()
-    return str(read_about(folder)["base"].get("system", "")) if is_language_model(folder) else ""
+    try:
+        saved = is_language_model(folder)
+    except OSError:  # whoever loads it says why it cannot be read
+        return ""
+    return str(read_about(folder)["base"].get("system", "")) if saved else ""
 
 
 def read_about(folder: Path) -> dict[str, Any]:

@@ -132,7 +132,7 @@ class ServerOptimizer:
         mean_D, square_D, momentum = *self._moments.values(), self.settings.momentum
         mean_D.lerp_(grad_D, 1.0 - momentum)
         square_D.mul_(_SQUARES).addcmul_(grad_D, grad_D, value=1.0 - _SQUARES)
-        spread_D = (square_D.sqrt() / math.sqrt(1.0 - _SQUARES**self._steps)).add_(1e-8)
+        spread_D = (square_D.sqrt() / (1.0 - _SQUARES**self._steps) ** 0.5).add_(1e-8)
         self.theta.addcdiv_(mean_D, spread_D, value=-rate / (1.0 - momentum**self._steps))
 
     def state(self) -> dict[str, np.ndarray]:

@@ -26,7 +26,7 @@ from murmuration.strategies.config import RunConfig
 pytestmark = [pytest.mark.usefixtures("quick_runs"), pytest.mark.filterwarnings("ignore")]
 
 ITEMS = ["a", "b", "c"]
-CAP = 10
+CAP = 6  # not the default
 MANY = 3_000
 #: Of the sensitivity, what a voter who gives all they can moves the sum by at least: no vote can be
 #: a win and a tie, so of the room for ties nothing is used.

@@ -1,5 +1,6 @@
 """The ServerApp: from Flower's run config to a run."""
 
+import functools
 import json
 import logging
 import time
@@ -113,9 +114,12 @@ def test_that_nobody_was_there_is_no_refusal(crowd, tmp_path, monkeypatch):
         raise InputError("no users") from RegistryError("no users")
 
     monkeypatch.setattr(server, "run_training", nobody)
+    monkeypatch.setattr(http_grid, "inflate_object_from_contents", lambda *_: None)
     context = Context(1, 0, {}, RecordDict(), settings(crowd, out=str(tmp_path / "run"), seed=-1))
     with pytest.raises(InputError, match=r"^no users"):
         server_app(HttpGrid.__new__(HttpGrid), context)
+    # By then each reply would be decoded by itself.
+    assert isinstance(http_grid.inflate_object_from_contents, functools.partial)
 
 
 def defaults():

@@ -158,6 +158,7 @@ def test_judgements_over_several_responses(config, crowd_of_four, of_four):
         assert found[nodes][1] == pytest.approx(found[1][1])
     assert result["heldout_chance"] is None  # how many responses there were is not public
     assert result["heldout_accuracy"] > 0.25
+    assert result["heldout_noise"] > 0.0
     assert result["model"] == RewardModel.load(f"{changed.out}/model").model == "plackett-luce"
 
 
