@@ -260,6 +260,11 @@ def _former(folder: Path) -> dict[str, Any]:
             f"--resume: in {folder} is a search: continue it with the command that began it"
         )
     settings.pop(CHECK, None)
+    if unknown := sorted(settings.keys() - SETTINGS.keys()):
+        raise InputError(
+            f"--resume: {folder / 'config.json'}: unknown setting {unknown[0]!r}: the run is "
+            "another version's, which has to end it"
+        )
     return {**settings, "seed": seed.get("seed")}
 
 

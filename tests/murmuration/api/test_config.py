@@ -101,6 +101,14 @@ def test_what_follows_from_a_strategy_does_not_stay_with_another():
     assert (other.adjacency, other.rounds) == ("add-remove", 200)
 
 
+def test_a_run_of_another_version_is_not_resumed(tmp_path):
+    (tmp_path / "private").mkdir()
+    (tmp_path / "config.json").write_text('{"exact_heldout": false}')
+    (tmp_path / "private/seed.json").write_text('{"seed": -1}')
+    with pytest.raises(InputError, match=r"config\.json: unknown setting 'exact_heldout'"):
+        mm.train(out=tmp_path, resume=True)
+
+
 def test_a_run_that_is_resumed_takes_no_config(tmp_path):
     with pytest.raises(InputError, match="leave out config"):
         mm.train(config=TrainConfig(epsilon=3), out=tmp_path, resume=True)
