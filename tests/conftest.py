@@ -106,9 +106,26 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_collection_finish():
     """From here on there is garbage to be looked for, in what tests make."""
+    _stays()
+    gc.set_threshold(10_000)
+    gc.enable()
+
+
+def pytest_runtest_logfinish():
+    """What a test imported stays to the end, too."""
+    if len(sys.modules) > _modules + 100:
+        _stays()
+
+
+_modules = 0
+
+
+def _stays():
+    """What there is now stays: it is not searched for garbage."""
+    global _modules
     gc.collect()
     gc.freeze()
-    gc.enable()
+    _modules = len(sys.modules)
 
 
 CAREFUL = ("Put some aside first.", "Wait and compare prices.", "Keep the old one.", "Save it.")
