@@ -188,13 +188,12 @@ def test_the_proxy_is_what_score_says_over_the_reference(finished):
 def test_it_ends_where_the_divergence_passes_its_budget_and_keeps_what_is_within(
     reward, language_model, tmp_path
 ):
-    asked = partial(alignment, reward, language_model("llama"))
-    slow = {"steps": steps(6, rate=0.004)}
-    free = align(asked(**slow), PROMPTS, tmp_path / "free")
+    slow = partial(alignment, reward, language_model("llama"), steps=steps(6, rate=0.004))
+    free = align(slow(), PROMPTS, tmp_path / "free")
     kls = [line["kl"] for line in metrics(tmp_path / "free")]
     assert kls[1] < kls[2]  # or choose another seed
     out = tmp_path / "out"
-    result = align(asked(kl_budget=(kls[1] + kls[2]) / 2, **slow), PROMPTS, out)
+    result = align(slow(kl_budget=(kls[1] + kls[2]) / 2), PROMPTS, out)
     assert (free["stopped"], result["stopped"]) == ("", "kl")
     assert [line["step"] for line in metrics(out)] == [0, 2, 4]
     assert result["saved_step"] == 2
@@ -351,8 +350,8 @@ def test_each_step_says_how_much_time_is_left(finished, tmp_path):
 def test_guards_are_of_the_references_answers_to_the_trained_prompts(
     reward, language_model, tmp_path
 ):
-    asked = partial(alignment, reward, language_model("llama"))
-    wanted = asked(guards=Guards(length="match"), steps=steps(4))
+    guards = Guards(length="match")
+    wanted = alignment(reward, language_model("llama"), guards=guards, steps=steps(4))
     result = align(wanted, PROMPTS, tmp_path / "out")
     text = (tmp_path / "out/reference.jsonl").read_text()
     rows = [json.loads(row) for row in text.splitlines()]

@@ -834,10 +834,10 @@ class OneChild:
     def __exit__(self, *_: object) -> None:
         self._reader.__exit__()
 
-    def rows(self, *asked: Any) -> Iterator[Any]:
+    def rows(self, *request: Any) -> Iterator[Any]:
         """Yield the rows of a file, as ``ColumnarReader`` does."""
         self._half_read = True
-        yield from self._reader.rows(*asked)
+        yield from self._reader.rows(*request)
         self._half_read = False
 
     def renew(self) -> None:
