@@ -392,6 +392,8 @@ def quick_runs(monkeypatch):
     monkeypatch.setattr(recompute, "epsilon", remembered(coarsely(recompute.epsilon)))
     for name in ("epsilon", "noise_multiplier_for"):
         monkeypatch.setattr(accountant, name, remembered(getattr(accountant, name)))
+    coarse = functools.partial(accountant.composition, interval=1e-3)
+    monkeypatch.setattr(second_opinion, "composition", coarse)
     monkeypatch.setitem(second_opinion.of_run.__kwdefaults__, "most_group", 1)
     monkeypatch.setattr(murmuration.reporting.run_end, "write_report", lambda *_: None)
     yield
