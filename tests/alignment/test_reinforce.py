@@ -149,7 +149,7 @@ def test_how_many_answers_go_through_at_a_time(language_model, monkeypatch):
     assert together(12, 128, 5, base) == 12
     assert together(64, 256, 5, base) == 8
     assert together(64, 10**9, 5, base) == 1
-    last = policy(language_model, depth=2, layers="last:1")  # what is below is not gone back through
+    last = policy(language_model, depth=2, layers="last:1")  # below: not gone back through
     assert together(64, 128, 5, last) == 32
     base.most_logits = base.words * 5 * 8
     assert together(64, 128, 5, base) == 4
