@@ -106,9 +106,26 @@ def pytest_collection_modifyitems(config, items):
 
 def pytest_collection_finish():
     """From here on there is garbage to be looked for, in what tests make."""
+    _stays()
+    gc.set_threshold(10_000)
+    gc.enable()
+
+
+def pytest_runtest_logfinish():
+    """Leave out of the search for garbage what tests imported, which stays to the end, too."""
+    if len(sys.modules) > _modules + 100:
+        _stays()
+
+
+_modules = 0
+
+
+def _stays():
+    """Leave out of the search for garbage what there is now."""
+    global _modules
     gc.collect()
     gc.freeze()
-    gc.enable()
+    _modules = len(sys.modules)
 
 
 CAREFUL = ("Put some aside first.", "Wait and compare prices.", "Keep the old one.", "Save it.")
@@ -345,9 +362,9 @@ _ACCOUNTED: dict[tuple, float] = {}
 @pytest.fixture
 def quick_runs(monkeypatch):
     """Runs write no plots; privacy is accounted for on a coarser grid, which errs upward, and what
-    was accounted for once is not computed again."""
+    was accounted for once is not computed again. Nobody else is asked about mixtures."""
     import murmuration.reporting.run_end
-    from murmuration.privacy.accounting import accountant, recompute
+    from murmuration.privacy.accounting import accountant, recompute, second_opinion
 
     exact = accountant.noise_multiplier_for
 
@@ -375,6 +392,9 @@ def quick_runs(monkeypatch):
     monkeypatch.setattr(recompute, "epsilon", remembered(coarsely(recompute.epsilon)))
     for name in ("epsilon", "noise_multiplier_for"):
         monkeypatch.setattr(accountant, name, remembered(getattr(accountant, name)))
+    coarse = functools.partial(accountant.composition, interval=1e-3)
+    monkeypatch.setattr(second_opinion, "composition", coarse)
+    monkeypatch.setitem(second_opinion.of_run.__kwdefaults__, "most_group", 1)
     monkeypatch.setattr(murmuration.reporting.run_end, "write_report", lambda *_: None)
     yield
     exact.cache_clear()  # of what the coarser grid gave

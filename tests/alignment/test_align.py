@@ -69,7 +69,7 @@ def reward(tmp_path):
 
 @pytest.fixture
 def asked(reward, language_model):
-    return lambda **more: alignment(reward, language_model("llama"), **more)
+    return lambda **more: alignment(reward, language_model("llama", layers=1), **more)
 
 
 def alignment(reward, base, **more):
@@ -92,7 +92,7 @@ def finished(tmp_path_factory, language_model):
     """What was asked for, the folder and the result of a run that nothing interrupted; all is to
     stay as it is."""
     folder = tmp_path_factory.mktemp("finished")
-    wanted = alignment(save_reward(folder / "run" / "model"), language_model("llama"))
+    wanted = alignment(save_reward(folder / "run" / "model"), language_model("llama", layers=1))
     return wanted, folder / "out", align(wanted, PROMPTS, folder / "out")
 
 
@@ -149,7 +149,7 @@ def test_where_nobody_says_the_last_eight_layers_are_changed(reward, language_mo
     for base, more, expected in (
         (tmp_path / "g", {}, "last:8"),
         (tmp_path / "g", {"lora_layers": "last:1"}, "last:1"),
-        (language_model("llama"), {}, "all"),  # where there are no more
+        (language_model("llama", layers=1), {}, "all"),  # where there are no more
     ):
         loaded = module._base(alignment(reward, base, **more), str(base), "policy")
         assert loaded.settings.layers == expected
@@ -185,13 +185,15 @@ def test_the_proxy_is_what_score_says_over_the_reference(finished):
         assert line["proxy"] == pytest.approx(mean(line["step"]) - mean(0))
 
 
-def test_it_ends_where_the_divergence_passes_its_budget_and_keeps_what_is_within(asked, tmp_path):
-    slow = {"steps": steps(6, rate=0.004)}
-    free = align(asked(**slow), PROMPTS, tmp_path / "free")
+def test_it_ends_where_the_divergence_passes_its_budget_and_keeps_what_is_within(
+    reward, language_model, tmp_path
+):
+    slow = partial(alignment, reward, language_model("llama"), steps=steps(6, rate=0.004))
+    free = align(slow(), PROMPTS, tmp_path / "free")
     kls = [line["kl"] for line in metrics(tmp_path / "free")]
     assert kls[1] < kls[2]  # or choose another seed
     out = tmp_path / "out"
-    result = align(asked(kl_budget=(kls[1] + kls[2]) / 2, **slow), PROMPTS, out)
+    result = align(slow(kl_budget=(kls[1] + kls[2]) / 2), PROMPTS, out)
     assert (free["stopped"], result["stopped"]) == ("", "kl")
     assert [line["step"] for line in metrics(out)] == [0, 2, 4]
     assert result["saved_step"] == 2
@@ -345,8 +347,11 @@ def test_each_step_says_how_much_time_is_left(finished, tmp_path):
         assert text.endswith(" left")
 
 
-def test_guards_are_of_the_references_answers_to_the_trained_prompts(asked, tmp_path):
-    wanted = asked(guards=Guards(length="match"), steps=steps(4))
+def test_guards_are_of_the_references_answers_to_the_trained_prompts(
+    reward, language_model, tmp_path
+):
+    guards = Guards(length="match")
+    wanted = alignment(reward, language_model("llama"), guards=guards, steps=steps(4))
     result = align(wanted, PROMPTS, tmp_path / "out")
     text = (tmp_path / "out/reference.jsonl").read_text()
     rows = [json.loads(row) for row in text.splitlines()]
@@ -422,8 +427,8 @@ def test_a_checkpoint_that_was_killed_half_way_is_not_gone_on_from(
 
 @pytest.mark.parametrize(
     ("most", "what"),
-    [(0, "config.json"), (5000, r"theta-000000\.safetensors"), (10_000, "checkpoints"),
-     (14_000, "checkpoints")],
+    [(0, "config.json"), (2500, r"theta-000000\.safetensors"), (5000, "checkpoints"),
+     (8000, "checkpoints")],
 )  # fmt: skip
 def test_a_full_disk_is_said_in_a_line_and_it_goes_on_when_there_is_room(
     finished, tmp_path, most, what
@@ -501,7 +506,7 @@ def with_demonstrations(asked, out, **more):
 def taught(tmp_path_factory, language_model):
     """The folder and the result of such a run that nothing interrupted."""
     folder = tmp_path_factory.mktemp("taught")
-    reward, base = save_reward(folder / "run" / "model"), language_model("llama")
+    reward, base = save_reward(folder / "run" / "model"), language_model("llama", layers=1)
     wanted = partial(alignment, reward, base)
     return folder / "out", with_demonstrations(wanted, folder / "out")
 
@@ -514,7 +519,7 @@ def test_what_was_learnt_first_is_the_reference_and_the_policy_needs_no_other_fo
     assert result["reference"]["kl"] == 0 != result["policy"]["kl"]  # estimated: of either sign
     prompts, answers = map(list, zip(*SHOWN, strict=True))
     before, after = (
-        SavedLikelihood.load(folder) for folder in (language_model("llama"), out / "sft")
+        SavedLikelihood.load(folder) for folder in (language_model("llama", layers=1), out / "sft")
     )
     gained = after.score(prompts, answers) - before.score(prompts, answers)
     assert (gained > 3.0).all()

@@ -23,9 +23,9 @@ SAMPLING = Sampling(max_new_tokens=5)
 PROMPTS = ["what now ?", "save it or spend it ?", "loan ?", "keep the old one ?"]
 
 
-def policy(language_model, kind="llama", **more):
-    path = str(language_model(kind))
-    targets = "all-linear" if kind == "llama" else ""
+def policy(language_model, kind="llama", depth=1, **more):
+    size, targets = ({"layers": depth}, "all-linear") if kind == "llama" else ({}, "")
+    path = str(language_model(kind, **size))
     return LanguageBase(BaseSettings(path, task="policy", rank=4, targets=targets, **more))
 
 
@@ -141,7 +141,7 @@ def test_a_step_is_the_same_however_many_answers_go_through_at_a_time(
 
 
 def test_how_many_answers_go_through_at_a_time(language_model, monkeypatch):
-    base = policy(language_model)
+    base = policy(language_model, depth=2)
     layer = 128 * base.model.config.hidden_size  # numbers of an answer's states in each of two
     monkeypatch.setattr(reinforce, "_STATES", 2 * layer * 16)
     together = reinforce.answers_together
@@ -149,7 +149,7 @@ def test_how_many_answers_go_through_at_a_time(language_model, monkeypatch):
     assert together(12, 128, 5, base) == 12
     assert together(64, 256, 5, base) == 8
     assert together(64, 10**9, 5, base) == 1
-    last = policy(language_model, layers="last:1")  # what is below is not gone back through
+    last = policy(language_model, depth=2, layers="last:1")  # below: not gone back through
     assert together(64, 128, 5, last) == 32
     base.most_logits = base.words * 5 * 8
     assert together(64, 128, 5, base) == 4

@@ -13,7 +13,7 @@ import json
 import re
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -821,11 +821,12 @@ def _numbers_of(data: Any) -> list[tuple[str, list[Any]]]:
 
 
 class OneChild:
-    """Lets one child decode all columnar files, until reading one of them ends with an error."""
+    """Lets one child decode all columnar files, until one of them is not read to its end."""
 
     def __init__(self, monkeypatch: Any) -> None:
         self._reader = ColumnarReader(reading.BUDGET)
-        monkeypatch.setattr(reading, "ColumnarReader", lambda budget: nullcontext(self._reader))
+        self._half_read = False
+        monkeypatch.setattr(reading, "ColumnarReader", lambda budget: nullcontext(self))
 
     def __enter__(self) -> "OneChild":
         return self
@@ -833,7 +834,14 @@ class OneChild:
     def __exit__(self, *_: object) -> None:
         self._reader.__exit__()
 
+    def rows(self, *request: Any) -> Iterator[Any]:
+        """Yield the rows of a file, as ``ColumnarReader`` does."""
+        self._half_read = True
+        yield from self._reader.rows(*request)
+        self._half_read = False
+
     def renew(self) -> None:
-        """Let another one decode what follows."""
-        self._reader.__exit__()
-        self._reader = ColumnarReader(reading.BUDGET)
+        """Let another one decode what follows, if this one may have rows of a file left."""
+        if self._half_read:
+            self._reader.__exit__()
+            self._reader, self._half_read = ColumnarReader(reading.BUDGET), False

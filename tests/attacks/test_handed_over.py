@@ -35,13 +35,10 @@ def hand_over_code(folder, marker):
 
 
 @pytest.fixture
-def site(tmp_path, make_rows):
-    """A deployment with one client, whose folder holds code; its judgements are theirs."""
+def site(tmp_path):
+    """A deployment with one client, whose folder holds code."""
     deployment = Deployment(("127.0.0.1",), free_port(), ("alice",))
     write_deployment(tmp_path / "d", deployment)
-    data = tmp_path / "judgements.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in make_rows([3, 2])))
-    data.chmod(0o600)
     with Site(tmp_path / "d", deployment, tmp_path / "logs") as site:
         hand_over_code(tmp_path / "d" / "clients" / "alice", tmp_path / "imported")
         yield site
@@ -54,12 +51,39 @@ def imported(tmp_path):
     return lambda: marker.read_text().split() if marker.exists() else []
 
 
+SECRET = "my illness"
+
+
 @pytest.mark.timeout(300)
-def test_the_agent_does_not_import_what_it_is_handed(site, tmp_path, imported):
-    site.start_agent("alice", tmp_path / "judgements.jsonl", wait=False)
-    program = site.programs["alice-agent"]
-    wait_for(lambda: site.socket("alice").is_socket() or imported(), 200, "the agent", program)
+def test_an_agent_neither_imports_nor_takes_a_key_and_keeps_for_its_owner_alone(
+    site, tmp_path, imported, make_rows
+):
+    """With the operator's own key in the folder, too, which would stand for this owner in others'
+    lists of parties. By whatever mask, logs, the state and keys are the owner's, and no log has a
+    user's text."""
+    folder, data = site.folder / "clients" / "alice", tmp_path / "judgements.jsonl"
+    rows = [*make_rows([3]), {"user_id": "u000", "prompt": "p", "chosen": "c", "rejected": "r"}]
+    rows[-1]["probability"] = SECRET
+    bad = {"user_id": "u000", "response_a": "a", "response_b": "b", "winner": SECRET}
+    data.write_text("".join(json.dumps(row) + "\n" for row in [*rows, bad]))
+    (folder / "state").mkdir(mode=0o700)
+    planted = Identity.at(folder / "state" / "identity.key").public.hex()
+    mask = os.umask(0o022)
+    try:
+        site.start_agent("alice", data)
+        program = site.programs["alice-agent"]
+        text = program.text()
+    finally:
+        os.umask(mask)
     assert imported() == []
+    assert planted not in text
+    assert Identity.at(site.state("alice") / "identity.key").public.hex() != planted
+    assert "rows are left out" in text
+    assert SECRET not in text
+    kept = [program.log, program.log.parent, site.state("alice"), *site.state("alice").rglob("*")]
+    assert len(kept) > 4
+    assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in kept} == {0}
+    assert sys.executable in program.process.args
 
 
 @pytest.mark.timeout(300)
@@ -94,9 +118,7 @@ def test_a_folder_with_code_in_it_is_refused_by_name(site, cli, tmp_path):
         assert "'typer.py' (not on the list)" in err[0]
 
 
-@pytest.mark.timeout(300)
-def test_a_key_that_is_handed_over_is_nobodys(tmp_path, cli, make_rows):
-    """The operator's own key, which would stand for this owner in others' lists of parties."""
+def test_a_key_that_is_handed_over_is_refused_by_name(tmp_path, cli, make_rows):
     deployment = Deployment(("127.0.0.1",), free_port(), ("alice",))
     write_deployment(tmp_path / "d", deployment)
     folder, data = tmp_path / "d" / "clients" / "alice", tmp_path / "judgements.jsonl"
@@ -107,34 +129,3 @@ def test_a_key_that_is_handed_over_is_nobodys(tmp_path, cli, make_rows):
     assert code == 2
     assert planted not in out
     assert "'state' (not on the list)" in err[0]
-    with Site(tmp_path / "d", deployment, tmp_path / "logs") as site:
-        site.start_agent("alice", data)
-        assert planted not in site.programs["alice-agent"].text()
-        assert Identity.at(site.state("alice") / "identity.key").public.hex() != planted
-
-
-@pytest.mark.timeout(300)
-def test_what_is_kept_is_for_its_owner_alone(tmp_path, make_rows):
-    """By whatever mask: logs, the state, keys. And no log has a user's text."""
-    deployment = Deployment(("127.0.0.1",), free_port(), ("alice",))
-    write_deployment(tmp_path / "d", deployment)
-    data = tmp_path / "judgements.jsonl"
-    secret = "my illness"
-    rows = [*make_rows([3]), {"user_id": "u000", "prompt": "p", "chosen": "c", "rejected": "r"}]
-    rows[-1]["probability"] = secret
-    bad = [{"user_id": "u000", "response_a": "a", "response_b": "b", "winner": secret}]
-    data.write_text("".join(json.dumps(row) + "\n" for row in [*rows, *bad]))
-    mask = os.umask(0o022)
-    try:
-        with Site(tmp_path / "d", deployment, tmp_path / "logs") as site:
-            site.start_agent("alice", data)
-            log = site.programs["alice-agent"].log
-            text = log.read_text()
-    finally:
-        os.umask(mask)
-    assert "rows are left out" in text
-    assert secret not in text
-    kept = [log, log.parent, *site.state("alice").rglob("*"), site.state("alice")]
-    assert len(kept) > 4
-    assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in kept} == {0}
-    assert sys.executable in site.programs["alice-agent"].process.args

@@ -50,18 +50,29 @@ def process(*path):
 
 @pytest.fixture(scope="module")
 def murmuration(site):
-    """A function: runs a command where the package is installed, or is not."""
-    with process(site, ROOT) as there, process(ROOT) as elsewhere:
+    """A function: what a command prints where the package is installed."""
+    with process(site, ROOT) as child:
 
-        def call(*words, installed=True, code=0):
-            child = there if installed else elsewhere
+        def call(*words):
             child.stdin.write(json.dumps([str(word) for word in words]) + "\n")
             child.stdin.flush()
             ended, out, err = json.loads(child.stdout.readline())
-            assert ended == code, err
-            return out if installed else out + err
+            assert ended == 0, err
+            return out
 
         yield call
+
+
+@pytest.fixture
+def elsewhere(cli):
+    """A function: what a command prints in this process, where the package is not installed."""
+
+    def call(*words, code):
+        ended, out, lines = cli(*words)
+        assert ended == code, lines
+        return "\n".join([out, *lines])
+
+    return call
 
 
 @pytest.fixture(scope="module")
@@ -75,16 +86,16 @@ def tsv(crowd, tmp_path_factory):
     return path
 
 
-def test_a_format(murmuration, tmp_path):
+def test_a_format(murmuration, elsewhere, tmp_path):
     row = {"customer": "c", "ticket": "Tea?", "answer1": "No.", "answer2": "Gladly."}
     path = tmp_path / "tickets.jsonl"
     path.write_text(json.dumps(row | {"solved_by": 2}) + "\n", encoding="utf-8")
     words = ("data", path, "--format", "tickets")
     assert "1 judgement by 1 user" in murmuration(*words)
-    assert "--format must be one of" in murmuration(*words, installed=False, code=2)
+    assert "--format must be one of" in elsewhere(*words, code=2)
 
 
-def test_a_run_with_reader_loss_event_and_strategy(murmuration, tsv, tmp_path):
+def test_a_run_with_reader_loss_event_and_strategy(murmuration, elsewhere, tsv, tmp_path):
     out = tmp_path / "run"
     terms = ("--epsilon", 8, "--delta", 1e-3, "--rounds", 3, "--cohort", 20, "--seed", 0)
     mine = ("--data", tsv, "--model", "cauchy", "--strategy", "laplace-uls")
@@ -99,11 +110,11 @@ def test_a_run_with_reader_loss_event_and_strategy(murmuration, tsv, tmp_path):
     assert "sampled-pure: by a rule of the package that brings it" in rules
     assert json.loads((out / "model" / "config.json").read_text())["model"] == "cauchy"
     assert "sampled-pure" in murmuration("ledger", out)
-    without = murmuration("ledger", out, installed=False, code=1)
+    without = elsewhere("ledger", out, code=1)
     assert "unknown event kind 'sampled-pure'" in without and "Traceback" not in without
 
 
-def test_who_wins_by_the_judge(murmuration, tmp_path):
+def test_who_wins_by_the_judge(murmuration, elsewhere, tmp_path):
     for name, response in (("short", "put it aside"), ("long", "put it aside and wait a while")):
         lines = [json.dumps({"prompt": f"what now {k}?", "response": response}) for k in range(5)]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -111,7 +122,7 @@ def test_who_wins_by_the_judge(murmuration, tmp_path):
     result = json.loads(murmuration(*words, "--judge", "shorter", "--json"))
     assert result["judge"]["name"] == "shorter"
     assert result["models"][0]["wins"] == 5
-    without = murmuration(*words, "--judge", "shorter", installed=False, code=2)
+    without = elsewhere(*words, "--judge", "shorter", code=2)
     assert "--judge" in without and "Traceback" not in without
 
 

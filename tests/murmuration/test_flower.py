@@ -20,6 +20,7 @@ from rooms import ROOT
 
 from murmuration import InputError, Run, flower
 from murmuration.client.app import app
+from murmuration.sims.population.population import Population
 from murmuration.sims.runtimes.local import LocalGrid
 
 
@@ -40,7 +41,9 @@ def test_docstrings_are_whole(name):
     assert all(parameter in text for parameter in signature.parameters)
 
 
-def test_the_example_does_what_it_shows(tmp_path, monkeypatch, capsys):
+def test_the_example_does_what_it_shows(few_people, quick_runs, tmp_path, monkeypatch, capsys):
+    """With as many people as its round asks, and some."""
+    monkeypatch.setattr(Population, "_user_count", lambda _, split: 900 if split == "train" else 30)
     monkeypatch.chdir(tmp_path)
     (example,) = doctest.DocTestFinder().find(flower.train, "train", globs={})
     result = doctest.DocTestRunner().run(example, clear_globs=True)
@@ -62,7 +65,7 @@ def test_a_clients_app_imports_little():
 
 
 @pytest.fixture
-def given(crowd, crowd_test, tmp_path):
+def given(quick_runs, crowd, crowd_test, tmp_path):
     """A grid of two nodes, and the context of a ServerApp on it."""
     config = {
         "data": crowd, "test": crowd_test, "delta": 1e-3, "users": 40, "cohort": 10, "rounds": 2,

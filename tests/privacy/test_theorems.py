@@ -113,7 +113,7 @@ def test_the_fields_reference_agrees_where_it_knows_the_charge(kind, adjacency):
     held = {a for row in TABLE if row.event == kind for a in row.adjacencies}
     if adjacency not in held or kind in ("group-gaussian", "unprotected"):
         return
-    charges = [(CHARGED[kind](2.0), 4)]
+    charges = [(CHARGED[kind](8.0), 40)]
     opinion = second_opinion.of_run(charges, adjacency=adjacency, delta=DELTA)
     if opinion.theirs is not None:
         assert opinion.ours == pytest.approx(opinion.theirs, rel=1e-5)

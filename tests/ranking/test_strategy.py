@@ -178,7 +178,7 @@ def test_noise_is_as_promised(board):
     """The released sum less that of a run with next to no noise, in units of what is promised."""
     changes = {"pairing": "voters", "categories": '["x", "y"]', "group_size": 30}
     loud, _ = board(seed=3, epsilon=0.5, **changes)
-    quiet, _ = board(seed=3, epsilon=1e4, **changes)
+    quiet, _ = board(seed=3, epsilon=200.0, **changes)
     upper = np.triu_indices(4, 1)
     parts = [
         ((getattr(loud, f"{name}_{axes}") - getattr(quiet, f"{name}_{axes}")), name)

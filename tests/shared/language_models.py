@@ -65,13 +65,13 @@ def save_gpt2(folder, chat=False, **changes):
     return _save(GPT2LMHeadModel, config, words, folder)
 
 
-def save_llama(folder, context=64):
+def save_llama(folder, context=64, layers=2):
     """A causal model of Llama's kind: RMS norms, rotated positions, gated layers."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     words = tokenizer()
     config = LlamaConfig(
-        vocab_size=len(words), hidden_size=16, intermediate_size=24, num_hidden_layers=2,
+        vocab_size=len(words), hidden_size=16, intermediate_size=24, num_hidden_layers=layers,
         num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=context,
         bos_token_id=2, eos_token_id=2, pad_token_id=0,
     )  # fmt: skip

@@ -210,7 +210,7 @@ def test_a_run_asks(ask):
 
 
 def test_answers_are_those_of_the_crowd(ask):
-    release, _ = ask(seed=3, epsilon=1e4, adjacency="zero-out")
+    release, _ = ask(seed=3, epsilon=200.0, adjacency="zero-out")
     assert release.stated_users == 90
     shares = shares_of(release)
     assert shares["judgements_per_user"]["1"] == pytest.approx(2 / 3, abs=0.01)
@@ -233,14 +233,14 @@ def test_on_however_many_nodes_the_release_is_the_same(ask, changes):
 def test_noise_is_as_promised(ask, epsilon):
     """The released sum less that of a run with next to no noise, in units of what is promised."""
     loud, _ = ask(seed=3, epsilon=epsilon)
-    quiet, _ = ask(seed=3, epsilon=1e5)
+    quiet, _ = ask(seed=3, epsilon=200.0)
     noise_V = (loud.sum_V - quiet.sum_V) / loud.noise
     assert 0.75 < np.std(noise_V) < 1.3  # 59 numbers
     assert loud.noise > 1.5 * FORM.longest / epsilon
 
 
 def test_hostile_rows_move_their_users_share_only(ask, judgements):
-    quiet, _ = ask(seed=3, epsilon=1e5)
+    quiet, _ = ask(seed=3, epsilon=200.0)
     with Path(judgements).open("a", encoding="utf-8") as file:
         for n in range(2000):
             file.write(

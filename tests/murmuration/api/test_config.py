@@ -79,8 +79,8 @@ def test_a_plan_of_a_config_is_that_of_its_settings():
         mm.plan(TrainConfig())
 
 
-def test_a_run_of_a_config_is_that_of_its_settings(crowd, tmp_path):
-    settings = {"rounds": 2, "cohort": 60, "users": 480, "seed": 3}
+def test_a_run_of_a_config_is_that_of_its_settings(quick_runs, crowd, crowd_test, tmp_path):
+    settings = {"test": crowd_test, "rounds": 2, "cohort": 60, "users": 480, "seed": 3}
     config = TrainConfig(**settings)
     runs = [
         mm.train(crowd, config=config, out=tmp_path / "of-a-config"),

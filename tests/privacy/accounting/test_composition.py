@@ -134,7 +134,7 @@ def test_without_parts_nothing_changes():
 
 def test_groups_of_two_divisions_are_not_matched_by_their_numbers():
     """Whoever is in group 1 of 2 may be in group 0 of 3: the dearest of both is what one pays."""
-    two, three = BandedGaussian(2, 0.3, 2.0), BandedGaussian(3, 0.4, 2.0)
+    two, three = BandedGaussian(2, 0.3, 8.0), BandedGaussian(3, 0.4, 8.0)
     charges = [
         (ParallelEvent(0, two), 1), (ParallelEvent(1, two), 4),
         (ParallelEvent(0, three), 4), (ParallelEvent(1, three), 1), (GAUSSIAN, 1),

@@ -55,8 +55,8 @@ def test_it_needs_nothing_but_dp_accounting():
         ),
         (PoissonGaussian(1.0, 40.0), dp_accounting.GaussianDpEvent(40.0)),
         (
-            MixtureGaussian(8.0, 2, 0.1),
-            dp_accounting.dp_event.MixtureOfGaussiansDpEvent(8.0, [0, 1, 2], [0.81, 0.18, 0.01]),
+            MixtureGaussian(20.0, 2, 0.1),
+            dp_accounting.dp_event.MixtureOfGaussiansDpEvent(20.0, [0, 1, 2], [0.81, 0.18, 0.01]),
         ),
     ],
 )

@@ -36,7 +36,7 @@ COINS = HoldOut(0.2, 1.5).charges.items()
         ([ULS], Adjacency.ZERO_OUT),
         ([ULS], Adjacency.REPLACE),
         ([(PoissonGaussian(1.0, 4.0), 2)], Adjacency.REPLACE_LABELS),
-        ([(MixtureGaussian(8.0, 4, 0.05), 100)], ADD),
+        ([(MixtureGaussian(20.0, 4, 0.05), 100)], ADD),
         ([ULS, (PureDp(0.1), 5)], ADD),
         ([(PoissonGaussian(0.01, 30.0), 1000)], ADD),  # on a finer grid
         (
@@ -74,11 +74,11 @@ def test_training_alone_is_told_beside_rules_for_the_rest():
         ([(Unprotected(), 1)], ADD, "nothing of this run"),
         ([], ADD, "nothing of this run"),
         (
-            [(ParallelEvent(0, DiscretizedGaussian(MixtureGaussian(40.0, 33, 0.01), 9, 24)), 2)],
+            [(ParallelEvent(0, DiscretizedGaussian(MixtureGaussian(200.0, 33, 0.01), 9, 24)), 2)],
             ADD,
             "groups of 33",
         ),
-        ([(PoissonGaussian(1.0, 0.05), 1)], ADD, "epsilon is over 100"),
+        ([(PoissonGaussian(1.0, 0.08), 1)], ADD, "epsilon is over 100"),
     ],
 )
 def test_where_it_is_not_asked_it_says_why(run, adjacency, why, monkeypatch):

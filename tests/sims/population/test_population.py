@@ -255,7 +255,7 @@ class TestTruth:
             deviation = np.sqrt((promised * (1 - promised)).sum()) / len(promised)
             assert abs(personal - promised.mean()) < 4 * deviation
             if split == "test":
-                attainable = population.attainable(Population().judgements(split))
+                attainable = population.attainable(judgements[split])
                 assert attainable.judgements == len(hits_R2)
                 assert attainable.crowd == pytest.approx(crowd)
                 assert attainable.personal == pytest.approx(personal)
