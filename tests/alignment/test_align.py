@@ -25,6 +25,7 @@ from murmuration.preference.language.generation import PublicSeed, Sampling, Wri
 from murmuration.preference.language.likelihood import SavedLikelihood, load_scorer
 from murmuration.preference.reward import RewardModel
 from murmuration.privacy.promise import Promise
+from murmuration.server.record import run_folder
 
 pytest.importorskip("peft")
 pytest.importorskip("trl")
@@ -466,7 +467,8 @@ def test_a_disk_that_is_full_at_the_end_costs_no_step(asked, tmp_path, monkeypat
     assert not any(text.startswith("step") for text in told)
 
 
-def test_two_processes_do_not_share_a_folder(asked, tmp_path):
+def test_two_processes_do_not_share_a_folder(asked, tmp_path, monkeypatch):
+    monkeypatch.setattr(run_folder, "PATIENCE", 0.2)
     out = tmp_path / "out"
 
     def second(text):
