@@ -128,7 +128,7 @@ class ServerOptimizer:
             self._averaged += 1
 
     def _adam(self, grad_D: torch.Tensor, rate: float) -> None:
-        """Kingma and Ba 2015, Algorithm 1, with the momentum as β₁."""
+        """A step of ``torch.optim.Adam``, with the momentum as β₁."""
         mean_D, square_D, momentum = *self._moments.values(), self.settings.momentum
         mean_D.lerp_(grad_D, 1.0 - momentum)
         square_D.mul_(_SQUARES).addcmul_(grad_D, grad_D, value=1.0 - _SQUARES)
