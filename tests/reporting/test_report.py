@@ -115,7 +115,9 @@ def test_what_is_not_covered(written):
     for text in (public, held_out):
         assert "private/" in text and "secret" in text and "The server is trusted" in text
     assert "declared public" in public and "declared public" not in held_out
+    assert "OUTSIDE THE GUARANTEE" in held_out and "Nobody was held out" not in held_out
     noisy = written(test_is_public=False, heldout_epsilon=1.5, heldout_noise=0.0021)
+    assert "OUTSIDE THE GUARANTEE" not in noisy
     assert "has noise at ε = 1.5" in noisy
     assert "at most 2.5 points, 0.3 of them noise" in noisy
     assert "The seed, the coins" in written(seeded=True)

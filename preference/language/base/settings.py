@@ -31,8 +31,7 @@ NOTHING = "nothing"
 BY_TEXT = ("reward", "policy")
 #: Settings that say nothing of the network at θ = 0; where it lies is not which one it is.
 _NOT_OF_REFERENCE = (
-    *("path", "max_tokens", "batch_tokens", "loss", "beta", "r_max"),
-    "once_per_text",
+    *("path", "max_tokens", "batch_tokens", "loss", "beta", "r_max", "once_per_text"),
 )
 
 
